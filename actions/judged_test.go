@@ -39,7 +39,7 @@ func judgingBubble(t *testing.T, test func(j *judging)) {
 		j.registry = domain.New(t, domain.Config{Store: j.db, Writer: writer, Clock: time.Now}).Registry
 		j.commands = command.New(command.Settings{PresenceGated: true}, command.Deps{Store: j.db, Writer: writer, Now: time.Now, Ceiling: func(int64) int64 { return 1 << 40 },
 			Judge: func(tx store.Tx, tenant int64, devices []string, name string, payload *string) (all []command.Verdict, err error) {
-				judged, err := j.registry.JudgeCommand(tx, tenant, devices, name, payload)
+				judged, err := j.registry.Vocabularies.Judge(tx, tenant, devices, name, payload)
 				for _, d := range judged {
 					all = append(all, command.Verdict{Device: d.Device, DeviceID: d.ID, Rejection: command.Rejection{Code: d.Code, Reason: d.Reason}})
 				}
@@ -55,7 +55,7 @@ func judgingBubble(t *testing.T, test func(j *judging)) {
 // The verdicts on a command, by who asked: the code of a rejection, "" for one that is taken.
 
 func (j *judging) validated(device, key string, payload *string) string {
-	refused, err := j.registry.RefusedCommands(j.Context(), j.by, []string{device}, key, payload)
+	refused, err := j.registry.Vocabularies.Refused(j.Context(), j.by, []string{device}, key, payload)
 	j.must(err)
 	if len(refused) == 0 {
 		return ""

@@ -83,7 +83,7 @@ func (a *api) asOf() model.Micros {
 // state is what the states of devices are read from.
 func (a *api) state() gql.StateDeps {
 	e, ap := a.entities, a.applier
-	return gql.StateDeps{AsOf: a.asOf, States: ap.ingest, Latest: ap.series, Devices: e.Registry.Devices.Rows, Tokens: e.Registry.DeviceTokens, External: e.Registry,
+	return gql.StateDeps{AsOf: a.asOf, States: ap.ingest, Latest: ap.series, Devices: e.Registry.Devices.Rows, Tokens: e.Registry.Devices.Tokens, External: e.Registry.Devices,
 		Listening: a.spool.links.Now, Silence: func() time.Duration { return a.effective().Presence.InactivityTimeout }, Demoter: demoter{a}}
 }
 

@@ -220,5 +220,5 @@ func registerProcessing(a *api, g *gql.Area) {
 	}
 	gql.RegisterProcessing(g, gql.ProcessingDeps{AsOf: a.asOf, Rules: e.compiler, Health: ap.ingest, Edges: ap.edges, Past: ap.ingest,
 		Devices: e.Registry.Devices.Rows, Profiles: e.Registry.Profiles.Rows, RuleRows: e.Registry.Rules.Rows, Canvas: canvas.NewCompiler(e.compiler),
-		Drafter: draft.New(e.compiler), Infer: infer, Compiler: e.compiler, Previews: a.previews(), Scopes: e.Registry, Now: time.Now})
+		Drafter: draft.New(e.compiler), Infer: infer, Compiler: e.compiler, Previews: a.previews(), Scopes: e.Registry.Groups, Now: time.Now})
 }

@@ -18,7 +18,7 @@ func newCommands(set command.Settings, p *entityParts, d entityDeps, writer stor
 
 // judgeCommand is the command.Judge: what the registry says of devices and a command.
 func (p *entityParts) judgeCommand(tx store.Tx, tenant int64, devices []string, name string, payload *string) ([]command.Verdict, error) {
-	judged, err := p.Registry.JudgeCommand(tx, tenant, devices, name, payload)
+	judged, err := p.Registry.Vocabularies.Judge(tx, tenant, devices, name, payload)
 	out := make([]command.Verdict, len(judged))
 	for i := range judged {
 		out[i] = command.Verdict{Device: judged[i].Device, DeviceID: judged[i].ID, Rejection: command.Rejection{Code: judged[i].Code, Reason: judged[i].Reason}}
@@ -33,7 +33,7 @@ const emptyPages = 5
 func (p *entityParts) commandTargets(ctx context.Context, by *model.Principal, group string, version *int64, limit int) (out command.Target, err error) {
 	after, empty := int64(0), 0
 	for {
-		page, err := p.Registry.GroupTargets(ctx, by, group, version, after, int64(min(limit+1, 1000)))
+		page, err := p.Registry.Groups.Targets(ctx, by, group, version, after, int64(min(limit+1, 1000)))
 		if err != nil {
 			return out, err
 		}

@@ -124,11 +124,11 @@ const keysRetry = time.Minute
 
 // emptyKeys takes attributes that no selector in use names any more out of the metadata.
 func (e *entities) emptyKeys(ctx context.Context) error {
-	err := e.Registry.FindKeys(ctx)
+	err := e.Registry.AttributeKeys.Find(ctx)
 	for {
 		retry := make(<-chan time.Time)
 		if err == nil {
-			err = e.Registry.EmptyKeys(ctx)
+			err = e.Registry.AttributeKeys.Empty(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
 			e.base.log.Warn("attributes that no selector names any more are still in the metadata; it is tried again", "error", err, "retry", keysRetry.String())
@@ -138,7 +138,7 @@ func (e *entities) emptyKeys(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-retry:
-		case <-e.Registry.KeysLeft():
+		case <-e.Registry.AttributeKeys.Left():
 		}
 		err = nil
 	}
@@ -273,7 +273,7 @@ func newEntities(ctx context.Context, cfg config.Config, d entityDeps) (p entity
 		}})
 	p.Provision = provision.New(cfg.Limits.ProfileSettings, provision.Deps{Registry: p.Registry, Store: d.store, Devices: d.devices, Writer: bounded,
 		Hasher: hasher, Secrets: auth.NewSharedSecrets(hasher), Tenants: p.Govern, Registerer: d.registerer})
-	p.verifier = auth.NewVerifier(auth.VerifierConfig{Credentials: finder{p.Registry}, Keys: finder{p.Registry}, Certificates: finder{p.Registry}, Tenants: p.Govern, Hasher: hasher, Used: p.Provision.Used, Registerer: d.registerer})
+	p.verifier = auth.NewVerifier(auth.VerifierConfig{Credentials: finder{p.Registry.Credentials}, Keys: finder{p.Registry.Credentials}, Certificates: finder{p.Registry.Credentials}, Tenants: p.Govern, Hasher: hasher, Used: p.Provision.Used, Registerer: d.registerer})
 	p.Auth, err = auth.New(ctx, authConfig(cfg), auth.Deps{Store: d.store, Writer: bounded, Vault: d.vault, Tenants: p.Govern,
 		Hasher: hasher, Logger: d.logger, Registerer: d.registerer})
 	if err != nil {
@@ -327,7 +327,7 @@ func restingEntities(ctx context.Context, cfg config.Config, st store.Store, get
 		return nil, err
 	}
 	states := storedStates{st}
-	r.state = gql.StateDeps{States: states, Latest: states, Devices: r.Registry.Devices.Rows, Tokens: r.Registry.DeviceTokens, External: r.Registry,
+	r.state = gql.StateDeps{States: states, Latest: states, Devices: r.Registry.Devices.Rows, Tokens: r.Registry.Devices.Tokens, External: r.Registry.Devices,
 		Listening: func() int64 { return math.MaxInt64 }, // a device is not active where nothing listens
 		Silence:   func() time.Duration { return cfg.Presence.InactivityTimeout }}
 	r.Areas = gql.New(gql.Config{Log: log})
@@ -395,10 +395,10 @@ func governConfig(cfg config.Config) govern.Config {
 }
 
 // finder lets auth look up the credential rows that registry holds.
-type finder struct{ r *registry.Registry }
+type finder struct{ credentials *registry.Credentials }
 
 func (f finder) FindCredentials(ctx context.Context, tenantID int64, kind string, idHash [32]byte) ([]auth.CredentialRow, error) {
-	rows, err := f.r.FindCredentials(ctx, tenantID, kind, idHash)
+	rows, err := f.credentials.Find(ctx, tenantID, kind, idHash)
 	out := make([]auth.CredentialRow, len(rows))
 	for i, r := range rows {
 		out[i] = auth.CredentialRow(r)
@@ -408,12 +408,12 @@ func (f finder) FindCredentials(ctx context.Context, tenantID int64, kind string
 
 // FindKey implements auth.KeyFinder.
 func (f finder) FindKey(ctx context.Context, identity string) (auth.KeyRow, error) {
-	return keyRow(f.r.FindKey(ctx, identity))
+	return keyRow(f.credentials.FindKey(ctx, identity))
 }
 
 // FindBootstrapKey implements auth.KeyFinder.
 func (f finder) FindBootstrapKey(ctx context.Context, identity string) (auth.KeyRow, error) {
-	return keyRow(f.r.FindBootstrapKey(ctx, identity))
+	return keyRow(f.credentials.FindBootstrapKey(ctx, identity))
 }
 
 func keyRow(row *store.KeyRow, key []byte, err error) (auth.KeyRow, error) {
@@ -425,7 +425,7 @@ func keyRow(row *store.KeyRow, key []byte, err error) (auth.KeyRow, error) {
 
 // FindCertificate implements auth.CertificateFinder.
 func (f finder) FindCertificate(ctx context.Context, fingerprint string) (auth.KeyRow, error) {
-	row, err := f.r.FindCertificate(ctx, fingerprint)
+	row, err := f.credentials.FindCertificate(ctx, fingerprint)
 	if err != nil || row == nil {
 		return auth.KeyRow{}, err
 	}

@@ -32,7 +32,7 @@ func newHTTP(d TransportDeps) (Served, error) {
 		listeners = append(listeners, httpingest.Listener{Listener: s.Listener, Name: s.About.Name, TLS: s.TLS})
 	}
 	h, err := httpingest.New(httpingest.Config{InstanceID: d.Config.Instance.ID, Source: d.Source, Settings: d.Config.Ingest.Settings, MaxConnections: d.lock.ingestConnections(), MaxLargeBodies: d.lock.budget.largeBodies()},
-		httpingest.Deps{Intake: d.Intake, Provision: d.Provision, Desk: d.Desk, Attributes: d.Registry, Listeners: listeners,
+		httpingest.Deps{Intake: d.Intake, Provision: d.Provision, Desk: d.Desk, Attributes: d.Registry.Attributes, Listeners: listeners,
 			Refused: func(why, text string) { d.Refused("", "", why, text) }, Logger: d.Logger, Registerer: d.Registerer})
 	if err != nil {
 		return Served{}, err

@@ -43,7 +43,7 @@ func newLwM2M(d TransportDeps) (Served, error) {
 	}
 	deps := lwm2m.Deps{Listen: func() (net.PacketConn, error) { return d.Datagrams(listener) }, Intake: d.Intake, Keys: keys{d.Verifier}, Store: d.Registrations, Presence: d.Presence, Desk: d.Desk, Artifacts: d.Registrations.entities.Artifacts,
 		Profile: func(ctx context.Context, b model.Binding) (*model.LwM2MProfile, []model.MetricView, error) {
-			return d.Registry.LwM2MOf(ctx, b.TenantID, b.DeviceID)
+			return d.Registry.Devices.LwM2MOf(ctx, b.TenantID, b.DeviceID)
 		},
 		Refused: d.Refused, Logger: d.Logger, Registerer: d.Registerer}
 	own, err := newCertificates(d)
@@ -61,12 +61,12 @@ func newLwM2M(d TransportDeps) (Served, error) {
 		if err != nil {
 			return Served{}, err
 		}
-		deps.Bootstrap = &lwm2m.BootstrapDeps{Listen: func() (net.PacketConn, error) { return socket, nil }, Keys: bootstrapKeys{d.Verifier}, Mint: minter{d.Registry}.mint, Discard: minter{d.Registry}.discard}
-		deps.Registered = minter{d.Registry}.registered
+		deps.Bootstrap = &lwm2m.BootstrapDeps{Listen: func() (net.PacketConn, error) { return socket, nil }, Keys: bootstrapKeys{d.Verifier}, Mint: minter{d.Registry.Credentials}.mint, Discard: minter{d.Registry.Credentials}.discard}
+		deps.Registered = minter{d.Registry.Credentials}.registered
 	}
 	wanted := d.Config.LwM2M.Enabled == "true" || len(named.configured) > 0
 	if !wanted {
-		if wanted, err = d.Registry.HasKeys(context.Background()); err != nil {
+		if wanted, err = d.Registry.Credentials.HasKeys(context.Background()); err != nil {
 			return Served{}, err
 		}
 	}
@@ -77,7 +77,7 @@ func newLwM2M(d TransportDeps) (Served, error) {
 		}
 		deps.Listen = func() (net.PacketConn, error) { return socket, nil }
 	} else {
-		deps.Wanted = d.Registry.HasKeys
+		deps.Wanted = d.Registry.Credentials.HasKeys
 	}
 	s, err := lwm2m.New(lwm2m.Config{Source: d.Source, Settings: settings(&d.Config), Timing: d.Config.Presence.Timing}, deps)
 	if err != nil {

@@ -30,7 +30,7 @@ type configured struct {
 
 // newIdentities reads the keys of the configuration, which has checked them.
 func newIdentities(d TransportDeps, credentials lwm2m.Keys) (*identities, error) {
-	k := &identities{Keys: credentials, tenant: d.Tenant, adopt: d.Registry.Adopt, log: d.Logger, configured: map[string]configured{}}
+	k := &identities{Keys: credentials, tenant: d.Tenant, adopt: d.Registry.Adoptions.Adopt, log: d.Logger, configured: map[string]configured{}}
 	for _, one := range d.Config.LwM2M.Identities {
 		key, err := base64.StdEncoding.DecodeString(one.PSK.Reveal())
 		if err != nil {

@@ -63,11 +63,11 @@ func newMQTT(d TransportDeps) (Served, error) {
 	b, err := broker.New(broker.Config{InstanceID: c.Instance.ID, Source: d.Source, Settings: settings(&c),
 		MaxHandshakes: lock.maxHandshakes(), MaxLargePackets: lock.budget.largeBodies(),
 		SilentPresence: !c.Presence.Broker, Timing: c.Presence.Timing, Open: openTopics(c.Broker.OpenSettings)},
-		broker.Deps{Listening: listening, Intake: d.Intake, Verifier: connectVerifier{d.Verifier, d.Intake.Suspended}, Presence: d.Presence, Provision: d.Provision, Desk: d.Desk, Attributes: d.Registry, Edges: edgesOf{d.Registry, d.Site, d.Relayed}, Link: d.Link, Refused: d.Refused, Logger: d.Logger, Registerer: d.Registerer})
+		broker.Deps{Listening: listening, Intake: d.Intake, Verifier: connectVerifier{d.Verifier, d.Intake.Suspended}, Presence: d.Presence, Provision: d.Provision, Desk: d.Desk, Attributes: d.Registry.Attributes, Edges: edgesOf{d.Registry.Edges, d.Site, d.Relayed}, Link: d.Link, Refused: d.Refused, Logger: d.Logger, Registerer: d.Registerer})
 	if err != nil {
 		return Served{}, err
 	}
-	d.Registry.OnSynced(b.EdgesChanged)
+	d.Registry.Edges.OnSynced(b.EdgesChanged)
 	if listening != nil {
 		d.Uplink.HandOnBy(b.HandOn)
 	}
@@ -152,7 +152,7 @@ func (d connectVerifier) Verify(ctx context.Context, c broker.Claim) (broker.Pro
 
 // edgesOf lets the broker ask for whom an edge speaks.
 type edgesOf struct {
-	*registry.Registry
+	*registry.Edges
 	site *site.Site
 	// relayed returns the numbers of a link that are known; complete says that what was acknowledged before the call is among them.
 	relayed func(ctx context.Context, tenant, link string) (known ranges.Set, complete bool)
@@ -160,7 +160,7 @@ type edgesOf struct {
 
 // Devices implements broker.Edges.
 func (e edgesOf) Devices(ctx context.Context, edge model.Binding, after string) ([]edgewire.Device, string, error) {
-	return e.EdgeDevices(ctx, edge, after)
+	return e.DevicesFor(ctx, edge, after)
 }
 
 // Site implements broker.Edges.
@@ -179,7 +179,7 @@ func (e edgesOf) Site(ctx context.Context, edge model.Binding) (*edgewire.SiteDo
 // Said implements broker.Edges.
 func (e edgesOf) Said(ctx context.Context, edge model.Binding, h *edgewire.Hello) (*edgewire.Welcome, error) {
 	above, complete := e.relayed(ctx, edge.Tenant, h.Link())
-	w, err := e.EdgeSaid(ctx, edge, h, above, complete)
+	w, err := e.Edges.Said(ctx, edge, h, above, complete)
 	if err != nil || w == nil {
 		return w, err
 	}
@@ -192,7 +192,7 @@ func (e edgesOf) Said(ctx context.Context, edge model.Binding, h *edgewire.Hello
 
 // Behind implements broker.Edges.
 func (e edgesOf) Behind(ctx context.Context, edge model.Binding, device string) (model.Binding, error) {
-	b, err := e.Registry.Behind(ctx, edge, device)
+	b, err := e.Edges.Behind(ctx, edge, device)
 	if errors.Is(err, registry.ErrOutOfScope) || errors.Is(err, registry.ErrNoEdge) {
 		err = fmt.Errorf("%w: %w", broker.ErrNotBehind, err)
 	}

@@ -25,7 +25,7 @@ func newMQTTSource(d TransportDeps) (Served, error) {
 		return Served{}, nil
 	}
 	t, err := mqttsource.New(mqttsource.Config{InstanceID: c.Instance.ID, Node: nodeName(c), Alone: true, Settings: c.MQTTSource, Timing: c.Presence.Timing},
-		mqttsource.Deps{Intake: d.Intake, Adopter: d.Registry, Tenant: d.Tenant, Presence: d.Presence, Store: d.Store, Link: d.Link, Dial: d.Dial, DialLocal: d.DialOpen, Desk: d.Desk, Suspend: d.Suspend, Logger: d.Logger, Registerer: d.Registerer})
+		mqttsource.Deps{Intake: d.Intake, Adopter: d.Registry.Adoptions, Tenant: d.Tenant, Presence: d.Presence, Store: d.Store, Link: d.Link, Dial: d.Dial, DialLocal: d.DialOpen, Desk: d.Desk, Suspend: d.Suspend, Logger: d.Logger, Registerer: d.Registerer})
 	if err != nil {
 		return Served{}, err
 	}

@@ -329,7 +329,7 @@ var effects = map[string]effect{
 		return model.CodeOf(err) == model.CodeLimitExceeded
 	}},
 	"limits.facet_keys_per_tenant": {"1", func(r *reloaded) bool {
-		_, err := r.entities.Registry.SetFacetKey(r.t.Context(), r.acme(), store.Patch{"memberType": "device", "key": time.Now().String(), "valueType": "LONG"})
+		_, err := r.entities.Registry.FacetKeys.Set(r.t.Context(), r.acme(), store.Patch{"memberType": "device", "key": time.Now().String(), "valueType": "LONG"})
 		return model.CodeOf(err) == model.CodeLimitExceeded
 	}},
 	"limits.groups_per_tenant": {"1", func(r *reloaded) bool {
@@ -348,7 +348,7 @@ var effects = map[string]effect{
 	"limits.tracked_relationships_per_device": {"1", func(r *reloaded) bool { return r.relatesNoMore("assigned") }},
 	"limits.attributes_per_entity": {"1", func(r *reloaded) bool {
 		set := func(key string) error {
-			_, err := r.entities.Registry.SetAttribute(r.t.Context(), r.acme(), registry.AttributeSet{Type: registry.ValueLong,
+			_, err := r.entities.Registry.Attributes.Set(r.t.Context(), r.acme(), registry.AttributeSet{Type: registry.ValueLong,
 				AttributeRef: registry.AttributeRef{EntityType: "device", Entity: "d1", Scope: registry.ScopeServer, Key: key}})
 			return err
 		}

@@ -194,7 +194,7 @@ func (t *transports) start(life context.Context, k Transport) error {
 		}
 	}
 	if s.SharedChanged != nil {
-		t.entities.Registry.OnShared(s.SharedChanged)
+		t.entities.Registry.Attributes.OnShared(s.SharedChanged)
 	}
 	t.mu.Lock()
 	t.served = append(t.served, s)

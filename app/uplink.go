@@ -180,7 +180,7 @@ func (p platform) Credentials(ctx context.Context, tenant, device string, all []
 	if !known {
 		return fmt.Errorf("there is no tenant %s", tenant)
 	}
-	left, err := p.Registry.FollowCredentials(ctx, tenant, id, device, all)
+	left, err := p.Registry.Credentials.Follow(ctx, tenant, id, device, all)
 	if left > 0 {
 		p.base.log.Warn("credentials of the Weir above are left out: the tenant here has others with the same id; delete those for the devices to sign in with the ones of above", "tenant", tenant, "credentials", left)
 	}
@@ -193,7 +193,7 @@ func (p platform) Placed(ctx context.Context, tenant string) (all []edge.PlacedP
 	if !known {
 		return nil, nil
 	}
-	tokens, versions, err := p.Registry.PlacedProfiles(ctx, id)
+	tokens, versions, err := p.Registry.Profiles.Placed(ctx, id)
 	for _, row := range slices.Sorted(maps.Keys(tokens)) {
 		all = append(all, edge.PlacedProfile{Row: row, Profile: tokens[row], Version: int(versions[row])})
 	}

@@ -118,13 +118,13 @@ func (w *areasWorld) areas(db *sqlite.DB, writer store.Writer) map[string]walkAr
 			gql.RegisterEvents(a, gql.EventDeps{Events: none, Devices: r.Devices.Rows, Ledger: none, Anchors: none})
 		}),
 		"device-state": tenant(func(a *gql.Area) {
-			gql.RegisterState(a, gql.StateDeps{States: tableStates{db}, Latest: tableStates{db}, Devices: r.Devices.Rows, Tokens: r.DeviceTokens, External: r,
+			gql.RegisterState(a, gql.StateDeps{States: tableStates{db}, Latest: tableStates{db}, Devices: r.Devices.Rows, Tokens: r.Devices.Tokens, External: r.Devices,
 				Listening: func() int64 { return int64(time.Hour) }, Silence: func() time.Duration { return time.Minute }, Demoter: none})
 		}),
 		"event-processing": tenant(func(a *gql.Area) {
 			gql.RegisterProcessing(a, gql.ProcessingDeps{Rules: compiler, Health: none, Past: none, Devices: r.Devices.Rows, Profiles: r.Profiles.Rows, RuleRows: r.Rules.Rows,
 				Canvas: canvas.NewCompiler(compiler), Drafter: draft.New(compiler), Infer: none,
-				Compiler: compiler, Previews: none, Scopes: r, Now: func() time.Time { return time.Time{} }})
+				Compiler: compiler, Previews: none, Scopes: r.Groups, Now: func() time.Time { return time.Time{} }})
 		}),
 		delivery.Area:  tenant(func(a *gql.Area) { delivery.Register(a, w.commands(db, writer)) }),
 		"ai-inference": tenant(func(a *gql.Area) { gql.RegisterInference(a, none) }),
@@ -149,14 +149,14 @@ func (w *areasWorld) areas(db *sqlite.DB, writer store.Writer) map[string]walkAr
 func (w *areasWorld) commands(db *sqlite.DB, writer store.Writer) *command.Service {
 	return command.New(command.Settings{}, command.Deps{Store: db, Writer: writer, Ceiling: func(int64) int64 { return 10_000 },
 		Judge: func(tx store.Tx, tenant int64, devices []string, name string, payload *string) (all []command.Verdict, err error) {
-			judged, err := w.Registry.JudgeCommand(tx, tenant, devices, name, payload)
+			judged, err := w.Registry.Vocabularies.Judge(tx, tenant, devices, name, payload)
 			for _, j := range judged {
 				all = append(all, command.Verdict{Device: j.Device, DeviceID: j.ID, Rejection: command.Rejection{Code: j.Code, Reason: j.Reason}})
 			}
 			return all, err
 		},
 		Targets: func(ctx context.Context, by *model.Principal, group string, version *int64, limit int) (t command.Target, err error) {
-			page, err := w.Registry.GroupTargets(ctx, by, group, version, 0, 1000)
+			page, err := w.Registry.Groups.Targets(ctx, by, group, version, 0, 1000)
 			if err == nil && page.Rejected {
 				t.Refused = &command.Rejection{Code: *page.Code, Reason: *page.Reason}
 			} else if err == nil {

@@ -68,7 +68,7 @@ type Previewer interface {
 
 // GroupScopes says what a published version of a group of devices selects.
 type GroupScopes interface {
-	GroupScope(ctx context.Context, by *model.Principal, token string, version int) (*model.GroupView, error)
+	Scope(ctx context.Context, by *model.Principal, token string, version int) (*model.GroupView, error)
 }
 
 type previewInput struct {
@@ -156,7 +156,7 @@ func (p *processingResolvers) preview(ctx context.Context, in previewInput) (any
 	var scope *model.GroupView
 	if i.Group != nil {
 		var err error
-		if scope, err = p.Scopes.GroupScope(ctx, by, *i.Group, *i.GroupVersion); err != nil {
+		if scope, err = p.Scopes.Scope(ctx, by, *i.Group, *i.GroupVersion); err != nil {
 			bad, ok := errors.AsType[*model.Error](err)
 			if !ok || bad.Code != model.CodeInvalidInput {
 				return nil, err

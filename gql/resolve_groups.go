@@ -36,13 +36,13 @@ func registerRelationships(a *Area, r *registry.Registry) {
 		for i, request := range in.Requests {
 			patches[i] = request
 		}
-		return r.CreateRelationships(ctx, PrincipalFrom(ctx), patches)
+		return r.Relationships.CreateAll(ctx, PrincipalFrom(ctx), patches)
 	}))
 	a.Mutation("removeEntityRelationship", Requires(model.DeviceWrite), func(ctx context.Context, _ any, args engine.Args) (any, error) {
 		return r.Relationships.Delete(ctx, PrincipalFrom(ctx), args.String("token"))
 	})
 	a.Mutation("removeEntityRelationships", Requires(model.DeviceWrite), func(ctx context.Context, _ any, args engine.Args) (any, error) {
-		return r.RemoveRelationships(ctx, PrincipalFrom(ctx), args.Strings("tokens"))
+		return r.Relationships.RemoveAll(ctx, PrincipalFrom(ctx), args.Strings("tokens"))
 	})
 }
 
@@ -79,19 +79,19 @@ type selectorPreview struct {
 
 // registerGroups registers what the description of groups does not say: members, versions and what they froze, the preview
 // of a selector, and the targets of commands.
-func registerGroups(a *Area, r *registry.Registry) {
+func registerGroups(a *Area, groups *registry.Groups) {
 	a.Type("SearchResultsPagination", searchPage{}, countedPage{})
 	a.Type("EntityGroupMember", relations.Member{})
 	a.Type("EntityGroupMemberSearchResults", memberResults{})
 	a.Type("SelectorPreview", selectorPreview{})
 	a.Type("DeviceGroupTargetPage", registry.GroupTargets{})
-	registerGroupVersions(a, r)
+	registerGroupVersions(a, groups)
 	a.Field("EntityGroup", "members", engine.On(func(ctx context.Context, g registry.EntityGroup, args engine.Args) (any, error) {
-		p, err := r.MembersOf(ctx, &g, paginated(ctx, args))
+		p, err := groups.MembersOf(ctx, &g, paginated(ctx, args))
 		return memberPage(ctx, p), err
 	}))
 	a.Query("previewSelector", Requires(model.DeviceRead), func(ctx context.Context, _ any, args engine.Args) (any, error) {
-		p, err := r.PreviewSelector(ctx, PrincipalFrom(ctx), args.String("memberType"), args.String("selector"), paginated(ctx, args))
+		p, err := groups.PreviewSelector(ctx, PrincipalFrom(ctx), args.String("memberType"), args.String("selector"), paginated(ctx, args))
 		if err != nil {
 			return nil, err
 		}
@@ -110,13 +110,13 @@ func registerGroups(a *Area, r *registry.Registry) {
 		if args.Has("version") && !args.IsNull("version") {
 			version = new(int64(args.Int("version")))
 		}
-		return r.GroupTargets(ctx, PrincipalFrom(ctx), args.String("groupToken"), version, after, int64(args.Int("limit")))
+		return groups.Targets(ctx, PrincipalFrom(ctx), args.String("groupToken"), version, after, int64(args.Int("limit")))
 	})
 }
 
-func registerGroupVersions(a *Area, r *registry.Registry) {
+func registerGroupVersions(a *Area, from *registry.Groups) {
 	versions := engine.NewLoader(func(ctx context.Context, groups []int64) (map[int64][]*entity.Version, error) {
-		return r.GroupVersions(ctx, PrincipalFrom(ctx), groups)
+		return from.VersionsOf(ctx, PrincipalFrom(ctx), groups)
 	})
 	a.Field("EntityGroup", "versions", engine.On(func(ctx context.Context, g registry.EntityGroup, _ engine.Args) (any, error) {
 		return versions.Then(ctx, g.ID, func(some []*entity.Version, _ bool) (any, error) {
@@ -127,7 +127,7 @@ func registerGroupVersions(a *Area, r *registry.Registry) {
 		}), nil
 	}))
 	snapshots := engine.NewLoader(func(ctx context.Context, ids []int64) (map[int64]*registry.GroupSnapshot, error) {
-		return r.GroupSnapshots(ctx, PrincipalFrom(ctx), ids)
+		return from.Snapshots(ctx, PrincipalFrom(ctx), ids)
 	})
 	frozen := func(of func(*registry.GroupSnapshot) string) engine.Resolver {
 		return engine.On(func(ctx context.Context, v entity.Version, _ engine.Args) (any, error) {

@@ -14,7 +14,7 @@ import (
 // registerPlaces registers attributes and geofences: where entities are, and what is known of them.
 func registerPlaces(a *Area, r *registry.Registry) {
 	registerAttributes(a, r)
-	registerFences(a, r)
+	registerFences(a, r.GeoFences)
 }
 
 type attributeView struct {
@@ -57,7 +57,7 @@ func registerAttributes(a *Area, r *registry.Registry) {
 			return nil, err
 		}
 		page := store.Page{Number: criteria.Int("pageNumber"), Size: criteria.Int("pageSize")}
-		rows, total, err := r.Attributes(ctx, PrincipalFrom(ctx), page, f)
+		rows, total, err := r.Attributes.List(ctx, PrincipalFrom(ctx), page, f)
 		if err == nil && total == 0 {
 			err = hintNoEntity(ctx, r, f)
 		}
@@ -73,14 +73,14 @@ func registerAttributes(a *Area, r *registry.Registry) {
 	a.Mutation("setEntityAttribute", Requires(model.DeviceWrite), engine.Do(func(ctx context.Context, in struct {
 		Request registry.AttributeSet `gql:"request"`
 	}) (any, error) {
-		row, err := r.SetAttribute(ctx, PrincipalFrom(ctx), in.Request)
+		row, err := r.Attributes.Set(ctx, PrincipalFrom(ctx), in.Request)
 		if err != nil {
 			return nil, err
 		}
 		return showAttribute(row), nil
 	}))
 	a.Mutation("deleteEntityAttribute", Requires(model.DeviceWrite), engine.Do(func(ctx context.Context, in registry.AttributeRef) (any, error) {
-		return r.DeleteAttribute(ctx, PrincipalFrom(ctx), in)
+		return r.Attributes.Delete(ctx, PrincipalFrom(ctx), in)
 	}))
 }
 
@@ -134,7 +134,7 @@ type fenceSet struct {
 	Version int64 `gql:"version"`
 }
 
-func registerFences(a *Area, r *registry.Registry) {
+func registerFences(a *Area, sets *registry.Fences) {
 	a.Type("GeoFenceSetSnapshot", fenceSet{})
 	a.Type("GeoFenceSnapshotEntry", fenceset.Fence{})
 	a.Type("GeoFenceSnapshotEntrySearchResults", searchResults{})
@@ -143,7 +143,7 @@ func registerFences(a *Area, r *registry.Registry) {
 		pagination := args.Object("pagination")
 		hintPage(ctx, pagination)
 		page := store.Page{Number: pagination.Int("pageNumber"), Size: pagination.Int("pageSize")}
-		fences, total, err := r.Fences(ctx, PrincipalFrom(ctx), s.Version, page)
+		fences, total, err := sets.OfSet(ctx, PrincipalFrom(ctx), s.Version, page)
 		if err != nil {
 			return nil, err
 		}
@@ -155,14 +155,14 @@ func registerFences(a *Area, r *registry.Registry) {
 	}))
 	read := Requires(model.DeviceRead)
 	a.Query("currentFenceSetVersion", read, func(ctx context.Context, _ any, _ engine.Args) (any, error) {
-		return r.FenceSetVersion(ctx, PrincipalFrom(ctx))
+		return sets.NewestVersion(ctx, PrincipalFrom(ctx))
 	})
 	a.Query("currentGeoFenceSet", read, func(ctx context.Context, _ any, _ engine.Args) (any, error) {
-		version, err := r.FenceSetVersion(ctx, PrincipalFrom(ctx))
+		version, err := sets.NewestVersion(ctx, PrincipalFrom(ctx))
 		return fenceSet{version}, err
 	})
 	a.Query("geoFenceSetSnapshot", read, func(ctx context.Context, _ any, args engine.Args) (any, error) {
 		version := int64(args.Int("version"))
-		return fenceSet{version}, r.HasFenceSet(ctx, PrincipalFrom(ctx), version)
+		return fenceSet{version}, sets.HasSet(ctx, PrincipalFrom(ctx), version)
 	})
 }

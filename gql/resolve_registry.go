@@ -16,16 +16,16 @@ func RegisterRegistry(a *Area, r *registry.Registry, p *provision.Provision) {
 	a.Entities(r.Kinds)
 	a.Entities(r.Keyed)
 	registerProfiles(a, r)
-	registerDevices(a, r)
-	registerAccessTokens(a, r)
-	registerCommands(a, r)
-	registerFacets(a, r)
+	registerDevices(a, r.Devices)
+	registerAccessTokens(a, r.Credentials)
+	registerCommands(a, r.Vocabularies)
+	registerFacets(a, r.FacetKeys)
 	registerReferences(a, r)
 	registerRelationships(a, r)
-	registerGroups(a, r)
+	registerGroups(a, r.Groups)
 	registerPlaces(a, r)
 	registerClaims(a, r, p)
-	registerEdges(a, r)
+	registerEdges(a, r.Edges)
 	registerAudit(a, r.Journal)
 }
 
@@ -45,7 +45,7 @@ func registerProfiles(a *Area, r *registry.Registry) {
 		return m.SourceNames, nil
 	}))
 	counts := engine.NewLoader(func(ctx context.Context, profiles []int64) (map[int64]int64, error) {
-		return r.TypeCounts(ctx, PrincipalFrom(ctx), profiles)
+		return r.Profiles.TypeCounts(ctx, PrincipalFrom(ctx), profiles)
 	})
 	a.Type("DetectionRuleWarning", entity.Remark{})
 	a.Field("DeviceProfileVersion", "warnings", engine.On(func(_ context.Context, v entity.Version, _ engine.Args) (any, error) {
@@ -60,16 +60,16 @@ func registerProfiles(a *Area, r *registry.Registry) {
 	a.Query("deviceLocationDeclaration", Requires(model.DeviceRead), engine.Do(func(ctx context.Context, in struct {
 		Device string `gql:"deviceToken"`
 	}) (any, error) {
-		return r.LocationOf(ctx, PrincipalFrom(ctx), in.Device)
+		return r.Devices.LocationOf(ctx, PrincipalFrom(ctx), in.Device)
 	}))
 }
 
 // registerEdges shows what edges say of themselves.
-func registerEdges(a *Area, r *registry.Registry) {
+func registerEdges(a *Area, edges *registry.Edges) {
 	a.Type("EdgeState", registry.EdgeState{})
 	a.Type("EdgeNumberRange", registry.EdgeRange{})
 	a.Field("Edge", "state", engine.On(func(ctx context.Context, e registry.Edge, _ engine.Args) (any, error) {
-		s, err := r.EdgeStateOf(ctx, &e)
+		s, err := edges.StateOf(ctx, &e)
 		if s == nil {
 			return nil, err
 		}
@@ -77,11 +77,11 @@ func registerEdges(a *Area, r *registry.Registry) {
 	}))
 }
 
-func registerFacets(a *Area, r *registry.Registry) {
+func registerFacets(a *Area, keys *registry.FacetKeys) {
 	a.Query("facetValues", Requires(model.DeviceRead), engine.Do(func(ctx context.Context, in struct {
 		Facet registry.DeviceFacet `gql:"facet"`
 	}) (any, error) {
-		return r.FacetValues(ctx, PrincipalFrom(ctx), in.Facet)
+		return keys.ValuesInUse(ctx, PrincipalFrom(ctx), in.Facet)
 	}))
 	a.Field("FacetKey", "values", engine.On(func(_ context.Context, k registry.FacetKey, _ engine.Args) (any, error) {
 		if len(k.Values) == 0 {
@@ -93,10 +93,10 @@ func registerFacets(a *Area, r *registry.Registry) {
 		if !args.Has("request") || args.IsNull("request") { // the schema declares it optional
 			return nil, model.Invalid("request", "is required")
 		}
-		return r.SetFacetKey(ctx, PrincipalFrom(ctx), args.Patch("request"))
+		return keys.Set(ctx, PrincipalFrom(ctx), args.Patch("request"))
 	})
 	a.Mutation("deleteFacetKey", Requires(model.DeviceWrite), func(ctx context.Context, _ any, args engine.Args) (any, error) {
-		return r.DeleteFacetKey(ctx, PrincipalFrom(ctx), args.String("memberType"), args.String("key"))
+		return keys.Unset(ctx, PrincipalFrom(ctx), args.String("memberType"), args.String("key"))
 	})
 }
 
@@ -109,9 +109,9 @@ func registerReferences(a *Area, r *registry.Registry) {
 	}))
 }
 
-func registerDevices(a *Area, r *registry.Registry) {
+func registerDevices(a *Area, devices *registry.Devices) {
 	a.Query("devicesByExternalId", Requires(model.DeviceRead), func(ctx context.Context, _ any, args engine.Args) (any, error) {
-		return r.DevicesByExternalID(ctx, PrincipalFrom(ctx), args.Strings("externalIds"))
+		return devices.ByExternalID(ctx, PrincipalFrom(ctx), args.Strings("externalIds"))
 	})
 	a.Mutation("createDevices", Requires(model.DeviceWrite), engine.Do(func(ctx context.Context, in struct {
 		Request struct {
@@ -125,15 +125,15 @@ func registerDevices(a *Area, r *registry.Registry) {
 		} `gql:"request"`
 	}) (any, error) {
 		q := in.Request
-		return r.CreateDevices(ctx, PrincipalFrom(ctx), registry.Bulk{Type: q.Type, Count: q.Count, StartIndex: q.StartIndex,
+		return devices.CreateBulk(ctx, PrincipalFrom(ctx), registry.Bulk{Type: q.Type, Count: q.Count, StartIndex: q.StartIndex,
 			TokenTemplate: q.TokenTemplate, NameTemplate: q.NameTemplate, ExternalIDTemplate: q.ExternalIDTemplate, Metadata: q.Metadata})
 	}))
 	a.Mutation("deleteDevices", Requires(model.DeviceWrite), func(ctx context.Context, _ any, args engine.Args) (any, error) {
-		return r.DeleteDevices(ctx, PrincipalFrom(ctx), args.Strings("tokens"))
+		return devices.DeleteAll(ctx, PrincipalFrom(ctx), args.Strings("tokens"))
 	}, engine.ListLimit("tokens", registry.MaxImport))
 }
 
-func registerAccessTokens(a *Area, r *registry.Registry) {
+func registerAccessTokens(a *Area, credentials *registry.Credentials) {
 	a.Type("IssuedAccessToken", registry.IssuedToken{})
 	a.Mutation("issueAccessToken", Requires(model.DeviceWrite), func(ctx context.Context, _ any, args engine.Args) (any, error) {
 		q := args.Object("request")
@@ -141,9 +141,9 @@ func registerAccessTokens(a *Area, r *registry.Registry) {
 		if err != nil {
 			return nil, err
 		}
-		return r.IssueToken(ctx, PrincipalFrom(ctx), registry.TokenRequest{Device: q.String("deviceToken"), Replace: q.Bool("replace"), Until: until})
+		return credentials.IssueToken(ctx, PrincipalFrom(ctx), registry.TokenRequest{Device: q.String("deviceToken"), Replace: q.Bool("replace"), Until: until})
 	})
 	a.Field("DeviceCredential", "credentialId", engine.On(func(_ context.Context, c registry.DeviceCredential, _ engine.Args) (any, error) {
-		return r.CredentialID(&c)
+		return credentials.ID(&c)
 	}))
 }

@@ -45,7 +45,7 @@ func RegisterSnippets(a *Area, r *registry.Registry, snippets SnippetMaker) {
 		if credentials[0].Type != registry.AccessToken {
 			return nil, model.Invalid("credentialToken", "the credential %.80q is no access token: the secret of another kind cannot be shown", in.Credential)
 		}
-		secret, err := r.CredentialID(credentials[0])
+		secret, err := r.Credentials.ID(credentials[0])
 		if err != nil {
 			return nil, err
 		}

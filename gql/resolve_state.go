@@ -34,7 +34,7 @@ type LatestReader interface {
 
 // ExternalFinder finds devices by their external ids.
 type ExternalFinder interface {
-	DevicesByExternalID(ctx context.Context, by *model.Principal, externalIDs []string) ([]*registry.Device, error)
+	ByExternalID(ctx context.Context, by *model.Principal, externalIDs []string) ([]*registry.Device, error)
 }
 
 // StateDeps are the collaborators of the device-state area.
@@ -78,7 +78,7 @@ func RegisterState(a *Area, d StateDeps) {
 		return s.devices(ctx, args.Strings("deviceTokens"), func(ds []*registry.Device) (any, error) { return s.of(ctx, ds), nil }), nil
 	})
 	a.Query("deviceStatesByExternalId", state, func(ctx context.Context, _ any, args engine.Args) (any, error) {
-		ds, err := s.External.DevicesByExternalID(ctx, PrincipalFrom(ctx), args.Strings("externalIds"))
+		ds, err := s.External.ByExternalID(ctx, PrincipalFrom(ctx), args.Strings("externalIds"))
 		if err != nil {
 			return nil, err
 		}

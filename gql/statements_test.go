@@ -53,7 +53,7 @@ func newFleet(t *testing.T) *fleet {
 	t.Cleanup(func() { _ = db.Close() })
 	f.db, f.registryWorld = db, openRegistryWorld(t, db)
 	server := gql.New(gql.Config{})
-	gql.RegisterState(server.Area("device-state", gql.TenantPlane), gql.StateDeps{States: tableStates{db}, Latest: tableStates{db}, Devices: f.r.Devices.Rows, Tokens: f.r.DeviceTokens, External: f.r,
+	gql.RegisterState(server.Area("device-state", gql.TenantPlane), gql.StateDeps{States: tableStates{db}, Latest: tableStates{db}, Devices: f.r.Devices.Rows, Tokens: f.r.Devices.Tokens, External: f.r.Devices,
 		Listening: func() int64 { return int64(time.Hour) }, Silence: func() time.Duration { return time.Minute }})
 	if err := server.Build(); err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func (f *fleet) fill(c *store.Change) error {
 			return err
 		},
 		func(token string, _ int) error {
-			_, err := r.SetAttribute(ctx, writer, registry.AttributeSet{AttributeRef: registry.AttributeRef{EntityType: "device", Entity: token, Scope: registry.ScopeServer, Key: "zone"}, Type: registry.ValueString, Value: new("hot")})
+			_, err := r.Attributes.Set(ctx, writer, registry.AttributeSet{AttributeRef: registry.AttributeRef{EntityType: "device", Entity: token, Scope: registry.ScopeServer, Key: "zone"}, Type: registry.ValueString, Value: new("hot")})
 			return err
 		},
 	}

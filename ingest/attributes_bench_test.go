@@ -26,7 +26,7 @@ func BenchmarkAttributeWrites(b *testing.B) {
 	furnish := func(r *registry.Registry) {
 		_, err := r.Types.Create(b.Context(), by, store.Patch{"token": "t"})
 		w.must(err)
-		_, err = r.CreateDevices(b.Context(), by, registry.Bulk{Type: "t", Count: devices, TokenTemplate: "x{n}"})
+		_, err = r.Devices.CreateBulk(b.Context(), by, registry.Bulk{Type: "t", Count: devices, TokenTemplate: "x{n}"})
 		w.must(err)
 	}
 	furnish(reg(store.Direct{Store: w.db}))
@@ -46,7 +46,7 @@ func BenchmarkAttributeWrites(b *testing.B) {
 		writers.Go(func() {
 			for n := next.Add(1); n <= int64(b.N); n = next.Add(1) {
 				began := time.Now()
-				_, err := r.SetAttribute(ctx, by, registry.AttributeSet{AttributeRef: registry.AttributeRef{EntityType: "device", Entity: fmt.Sprint("x", 1+n%devices), Scope: "SHARED", Key: "limit"},
+				_, err := r.Attributes.Set(ctx, by, registry.AttributeSet{AttributeRef: registry.AttributeRef{EntityType: "device", Entity: fmt.Sprint("x", 1+n%devices), Scope: "SHARED", Key: "limit"},
 					Type: "LONG", Value: new(fmt.Sprint(n))})
 				w.must(err)
 				mu.Lock()

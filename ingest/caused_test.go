@@ -138,7 +138,7 @@ func TestAReportLeavesOtherScopesAlone(t *testing.T) {
 	t.Parallel()
 	w := declared(t, 1)
 	for _, scope := range []string{registry.ScopeServer, registry.ScopeShared, registry.ScopeClient} {
-		_, err := keptRegistry(w.db).SetAttribute(t.Context(), operator, registry.AttributeSet{AttributeRef: registry.AttributeRef{EntityType: "device", Entity: "d1", Scope: scope, Key: "k"},
+		_, err := keptRegistry(w.db).Attributes.Set(t.Context(), operator, registry.AttributeSet{AttributeRef: registry.AttributeRef{EntityType: "device", Entity: "d1", Scope: scope, Key: "k"},
 			Type: registry.ValueString, Value: new("by the API")})
 		w.must(err)
 	}
@@ -277,9 +277,9 @@ func TestAReplayRepeatsNoChange(t *testing.T) {
 	w.stored(w.arrival(1, temp(1)))
 	w.apply()
 	r := keptRegistry(w.db)
-	_, err := r.DeleteAttribute(t.Context(), operator, registry.AttributeRef{EntityType: "device", Entity: "d1", Scope: "CLIENT", Key: "fw"})
+	_, err := r.Attributes.Delete(t.Context(), operator, registry.AttributeRef{EntityType: "device", Entity: "d1", Scope: "CLIENT", Key: "fw"})
 	w.must(err)
-	_, err = r.RemoveRelationships(t.Context(), operator, []string{w.relationships()[0]})
+	_, err = r.Relationships.RemoveAll(t.Context(), operator, []string{w.relationships()[0]})
 	w.must(err)
 	for _, key := range []string{"a", "b"} { // what was refused would now fit
 		w.stored(w.reportOf(1, `"`+key+`":null`))
@@ -370,7 +370,7 @@ func TestAChangeOnItsWayDoesNotUndoOneThatAMessageCauses(t *testing.T) {
 	w.stored(w.arrival(1, relation("stands-in", "area", "hall", "")))
 	w.apply()
 	w.stored(w.arrival(1, relation("stands-in", "area", "roof", "")))
-	_, err := keptRegistry(w.db).RemoveRelationships(t.Context(), operator, w.relationships())
+	_, err := keptRegistry(w.db).Relationships.RemoveAll(t.Context(), operator, w.relationships())
 	w.must(err)
 	w.must(w.control.Drain(t.Context())) // behind the message
 	w.apply()
@@ -455,7 +455,7 @@ func TestTheLogHoldsNoChangeThatAPowerCutTakesBackFromTheStore(t *testing.T) {
 	caused := func() {
 		t.Helper()
 		w.stored(w.arrival(1, relation("stands-in", "area", "roof", "")))
-		_, err := keptRegistry(st).RemoveRelationships(t.Context(), operator, w.relationships())
+		_, err := keptRegistry(st).Relationships.RemoveAll(t.Context(), operator, w.relationships())
 		w.must(err)
 		drain(false) // behind the message
 		w.apply()

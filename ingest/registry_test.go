@@ -77,9 +77,9 @@ func (p *registered) step(r *rand.Rand) {
 		if r.IntN(6) == 0 {
 			value = nil
 		}
-		p.try(p.SetAttribute(p.ctx, p.by, registry.AttributeSet{AttributeRef: ref, Type: typ, Value: value}))
+		p.try(p.Attributes.Set(p.ctx, p.by, registry.AttributeSet{AttributeRef: ref, Type: typ, Value: value}))
 	case 3:
-		p.try(p.DeleteAttribute(p.ctx, p.by, ref))
+		p.try(p.Attributes.Delete(p.ctx, p.by, ref))
 	case 4, 5:
 		selector := one(`attr["a"] > 1`, `attr["a"] == "x" || attr["b"] == true`, `!("b" in attr)`, `attr["c"] != "y"`, `memberType == "device"`)
 		p.try(p.Groups.Create(p.ctx, p.by, store.Patch{"token": group, "memberType": one("device", "device", "area"), "membershipMode": "dynamic", "selector": selector}))
@@ -143,7 +143,7 @@ func (p *registered) follows(r *rand.Rand) {
 		for range 1 + r.IntN(4) {
 			p.step(r)
 		}
-		p.must(p.EmptyKeys(p.ctx))
+		p.must(p.AttributeKeys.Empty(p.ctx))
 		p.must(p.control.Drain(p.ctx))
 		p.apply()
 		p.compare()
@@ -156,7 +156,7 @@ func (p *registered) follows(r *rand.Rand) {
 		case 1:
 			p.world.restart()
 			p.open()
-			p.must(p.FindKeys(p.ctx))
+			p.must(p.AttributeKeys.Find(p.ctx))
 			p.apply()
 		}
 	}
@@ -180,7 +180,7 @@ func (p *registered) compare() {
 		at := strings.LastIndex(line, " ")
 		inUse[line[:at]] = line[at+1:]
 	}
-	active, err := p.Active(p.ctx, p.by, "p")
+	active, err := p.Profiles.Active(p.ctx, p.by, "p")
 	p.must(err)
 	if active != nil {
 		for _, rule := range active.Rules {
@@ -195,7 +195,7 @@ func (p *registered) compare() {
 		var version int64
 		_, err := fmt.Sscan(name, &token, &version)
 		p.must(err)
-		targets, err := p.GroupTargets(p.ctx, p.by, token, &version, 0, 1000)
+		targets, err := p.Groups.Targets(p.ctx, p.by, token, &version, 0, 1000)
 		p.must(err)
 		members[name] = targets.Devices
 		if isActive == "true" {
@@ -280,9 +280,9 @@ func (p *registered) compareDevice(v *view.View, token string, id int64, anchore
 
 func (p *registered) compareFences(v *view.View) {
 	p.t.Helper()
-	version, err := p.FenceSetVersion(p.ctx, p.by)
+	version, err := p.GeoFences.NewestVersion(p.ctx, p.by)
 	p.must(err)
-	fences, _, err := p.Fences(p.ctx, p.by, version, store.Page{Number: 1, Size: 1000})
+	fences, _, err := p.GeoFences.OfSet(p.ctx, p.by, version, store.Page{Number: 1, Size: 1000})
 	p.must(err)
 	set, err := v.Fences(1)
 	p.must(err)

@@ -57,7 +57,7 @@ type Intake interface {
 	Suspended() string
 }
 
-// Adopter finds the devices of external ids. See registry.Registry.
+// Adopter finds the devices of external ids. See registry.Adoptions.
 type Adopter interface {
 	Adopt(ctx context.Context, a registry.Adoption) (b model.Binding, made bool, err error)
 }

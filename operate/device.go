@@ -114,11 +114,11 @@ func (e *Entities) AddDevice(ctx context.Context, by *model.Principal, d NewDevi
 	if d.PSK {
 		var identity string
 		var key []byte
-		if dev, added.TypeMade, added.Secret, identity, key, err = e.Registry.AddDeviceWithKey(ctx, by, p, ensure); err != nil {
+		if dev, added.TypeMade, added.Secret, identity, key, err = e.Registry.Devices.AddWithKey(ctx, by, p, ensure); err != nil {
 			return nil, err
 		}
 		added.PSK = &PSK{Identity: identity, Hex: hex.EncodeToString(key), Base64: base64.StdEncoding.EncodeToString(key), Server: e.Listeners().At(LwM2MListener)}
-	} else if dev, added.TypeMade, added.Secret, err = e.Registry.AddDeviceOfType(ctx, by, p, ensure); err != nil {
+	} else if dev, added.TypeMade, added.Secret, err = e.Registry.Devices.AddOfType(ctx, by, p, ensure); err != nil {
 		return nil, err
 	}
 	at, err := e.entrances(ctx, None{})
@@ -204,7 +204,7 @@ func (e *Entities) importDevices(ctx context.Context, q DeviceImport) (*DevicesI
 		}
 		in.Entries = append(in.Entries, e)
 	}
-	secrets, problems, err := e.Registry.ImportDevices(ctx, by, in)
+	secrets, problems, err := e.Registry.Devices.Import(ctx, by, in)
 	if err != nil {
 		return nil, err
 	}

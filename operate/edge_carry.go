@@ -263,7 +263,7 @@ const (
 )
 
 func (o *Operator) readCarried(ctx context.Context, r io.Reader, head, sum string) (*EdgeImport, error) {
-	in, err := carry.NewReader(bufio.NewReaderSize(r, 64<<10), func(id string) (*carry.PrivateKey, error) { return o.deps.Registry.CarryKey(ctx) })
+	in, err := carry.NewReader(bufio.NewReaderSize(r, 64<<10), func(id string) (*carry.PrivateKey, error) { return o.deps.Registry.Edges.CarryKey(ctx) })
 	if err != nil {
 		return nil, carriedError(err)
 	}
@@ -320,7 +320,7 @@ func (o *Operator) readCarried(ctx context.Context, r io.Reader, head, sum strin
 		return nil, &model.Error{Code: model.CodeInvalidInput, Message: "the file changed while it was taken in", Hint: againHint}
 	}
 	found.Taken = true
-	return found, o.deps.Registry.EdgeCarried(ctx, edge, h.Install, h.Machine, numbers)
+	return found, o.deps.Registry.Edges.Carried(ctx, edge, h.Install, h.Machine, numbers)
 }
 
 // maxCarriedEpochs is how many epochs a file may have: a log begins another one when it is lost or damaged.
@@ -351,13 +351,13 @@ func (o *Operator) carriedFrom(ctx context.Context, h *carry.Header) (edge model
 	if !known || !enabled {
 		return edge, &model.Error{Code: model.CodeNotFound, Message: fmt.Sprintf("the tenant %q of the file is not here, or is disabled", h.Tenant), Hint: "weir tenant list"}
 	}
-	edge, err = o.deps.Registry.EdgeOf(ctx, h.Tenant, tenantID, h.Edge)
+	edge, err = o.deps.Registry.Edges.Of(ctx, h.Tenant, tenantID, h.Edge)
 	if errors.Is(err, registry.ErrNoEdge) {
 		return edge, &model.Error{Code: model.CodeNotFound, Message: fmt.Sprintf("the device %q of tenant %s, as which the edge of the file signs in, is no edge here", h.Edge, h.Tenant),
 			Hint: "make an Edge for it, with enabled: true (createEdge, or edges in a site file)", Err: err}
 	}
 	if err == nil {
-		err = o.deps.Registry.MayCarry(ctx, edge, h.Install, h.Machine)
+		err = o.deps.Registry.Edges.MayCarry(ctx, edge, h.Install, h.Machine)
 	}
 	return edge, err
 }

@@ -261,7 +261,7 @@ func (o *Operator) pin(ctx context.Context, q PinQuery) (*Pinned, error) {
 	query := replay.Query{TenantID: by.TenantID, Tenant: by.Tenant, Profile: profile, Rule: model.RuleView{Token: "preview", Definition: q.Definition}, Window: w,
 		Lead: leadOf(draft.Program.Definition()), Bounds: preview.Bounds{Events: ruletest.MaxPinned, Firings: ruletest.MaxPinned, Time: MaxPinTime}}
 	if q.Group != "" {
-		if query.Scope, err = d.Registry.GroupScope(ctx, by, q.Group, q.Version); err != nil {
+		if query.Scope, err = d.Registry.Groups.Scope(ctx, by, q.Group, q.Version); err != nil {
 			return nil, err
 		}
 		query.Rule.Group, query.Rule.GroupVersion = query.Scope.Token, query.Scope.Version

@@ -235,7 +235,7 @@ func (a *claimAttempt) take(c *store.Change, claim *Claim) error {
 	if err != nil {
 		return err
 	}
-	token, err := r.NewUUID()
+	token, err := r.Credentials.NewUUID()
 	if err != nil {
 		return err
 	}

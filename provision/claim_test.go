@@ -109,7 +109,7 @@ func TestADeviceIsClaimed(t *testing.T) {
 	if made, err = b.claim("d", "third"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.r.RemoveRelationships(t.Context(), acme, []string{made.Token}); err != nil {
+	if _, err := b.r.Relationships.RemoveAll(t.Context(), acme, []string{made.Token}); err != nil {
 		t.Fatal(err)
 	}
 	b.initiate("fourth", nil)

@@ -16,7 +16,7 @@ func (p *Provision) enroll(ctx context.Context, g *Grant, q *Request) *Reply {
 		return replyOf(p.failed(tooMany(outcomeKeyRate, wait)))
 	}
 	by := model.Service("provisioning", g.Tenant, g.tenantID, model.DeviceRead, model.DeviceWrite)
-	secret, credential, err := p.parts.Registry.Mint(ctx, by, q.Device, store.Patch{"unused": true})
+	secret, credential, err := p.parts.Registry.Credentials.Mint(ctx, by, q.Device, store.Patch{"unused": true})
 	if err != nil {
 		return replyOf(p.failed(err))
 	}
@@ -103,7 +103,7 @@ func (e *enrolment) existing(c *store.Change, d *registry.Device) error {
 		if !one.Unused || !one.Enabled || one.ExpiresAt != nil && *one.ExpiresAt <= c.At || one.Type != registry.AccessToken {
 			continue
 		}
-		if e.answer.CredentialID, err = r.CredentialID(one); err != nil {
+		if e.answer.CredentialID, err = r.Credentials.ID(one); err != nil {
 			return err
 		}
 		e.outcome = outcomeRepeated

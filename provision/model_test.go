@@ -342,7 +342,7 @@ func (m *machine) ask(*modelTenant) {
 
 // credentialOf returns the token of the credential with an id.
 func (m *machine) credentialOf(w *modelTenant, id string) string {
-	rows, err := m.r.FindCredentials(m.Context(), w.by.TenantID, registry.AccessToken, auth.HashSecret(id))
+	rows, err := m.r.Credentials.Find(m.Context(), w.by.TenantID, registry.AccessToken, auth.HashSecret(id))
 	if err != nil || len(rows) != 1 || !rows[0].Unused {
 		m.rt.Fatalf("%+v %v", rows, err)
 	}
@@ -361,7 +361,7 @@ func (m *machine) use(w *modelTenant) {
 	}
 	for _, token := range slices.Sorted(maps.Keys(d.credentials)) {
 		if c := d.credentials[token]; c.unused && c.enabled {
-			rows, err := m.r.FindCredentials(m.Context(), w.by.TenantID, registry.AccessToken, auth.HashSecret(c.id))
+			rows, err := m.r.Credentials.Find(m.Context(), w.by.TenantID, registry.AccessToken, auth.HashSecret(c.id))
 			if err != nil || len(rows) != 1 || rows[0].Unused != c.unused {
 				m.rt.Fatalf("%+v %v", rows, err)
 			}
@@ -496,7 +496,7 @@ func (m *machine) disown(w *modelTenant) {
 	name := m.deviceName()
 	for token, r := range m.relationships(w) {
 		if r.Source == name {
-			_, err := m.r.RemoveRelationships(m.Context(), w.by, []string{token})
+			_, err := m.r.Relationships.RemoveAll(m.Context(), w.by, []string{token})
 			m.must(err)
 			delete(w.owners, name)
 		}

@@ -51,7 +51,7 @@ func (p *Provision) profiles() *entity.Kind[Profile] {
 // prepareProfile makes the key of a profile that names none, and hashes its secret.
 func (p *Provision) prepareProfile(ctx context.Context, _ *model.Principal, _ string, patch store.Patch, create bool) (err error) {
 	if create && patch["provisionKey"] == nil {
-		if patch["provisionKey"], err = p.parts.Registry.NewUUID(); err != nil {
+		if patch["provisionKey"], err = p.parts.Registry.Credentials.NewUUID(); err != nil {
 			return err
 		}
 	}

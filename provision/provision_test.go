@@ -244,14 +244,14 @@ func TestEveryRefusalOfADeviceReadsAlike(t *testing.T) {
 // use signs in with an access token of acme.
 func (b *bench) use(token string) {
 	b.Helper()
-	rows, err := b.r.FindCredentials(b.Context(), 1, registry.AccessToken, auth.HashSecret(token))
+	rows, err := b.r.Credentials.Find(b.Context(), 1, registry.AccessToken, auth.HashSecret(token))
 	if err != nil || len(rows) != 1 || !rows[0].Unused {
 		b.Fatalf("%+v %v", rows, err)
 	}
 	if err := b.Used(b.Context(), rows[0].ID); err != nil {
 		b.Fatal(err)
 	}
-	if rows, err = b.r.FindCredentials(b.Context(), 1, registry.AccessToken, auth.HashSecret(token)); err != nil || rows[0].Unused {
+	if rows, err = b.r.Credentials.Find(b.Context(), 1, registry.AccessToken, auth.HashSecret(token)); err != nil || rows[0].Unused {
 		b.Errorf("after its use: %+v %v", rows, err)
 	}
 }
@@ -262,7 +262,7 @@ func TestADeviceInUseGetsNoCredential(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, registry.DeviceSettings{})
 	b.profile(acme, "line", "k", AllowNew)
-	if _, _, err := b.r.AddDevice(t.Context(), acme, store.Patch{"token": "d", "deviceTypeToken": "pump"}); err != nil {
+	if _, _, err := b.r.Devices.Add(t.Context(), acme, store.Patch{"token": "d", "deviceTypeToken": "pump"}); err != nil {
 		t.Fatal(err)
 	}
 	b.provisions("an operator's credential", asks("k", "secret", "d"), 403, outcomeUsed)

@@ -15,16 +15,16 @@ type LocationCapability struct {
 
 // LocationOf returns what a device's active profile version declares, nil for an unknown device. A device whose type has
 // no profile, or one that was never published, declares nothing.
-func (r *Registry) LocationOf(ctx context.Context, by *model.Principal, device string) (found *LocationCapability, err error) {
-	if err := r.Devices.MayRead(by); err != nil {
+func (ds *Devices) LocationOf(ctx context.Context, by *model.Principal, device string) (found *LocationCapability, err error) {
+	if err := ds.MayRead(by); err != nil {
 		return nil, err
 	}
-	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) error {
-		d, err := r.Devices.Table.Get(tx, by.TenantID, device)
+	err = store.Read(ctx, ds.store, func(tx store.Tx) error {
+		d, err := ds.Table.Get(tx, by.TenantID, device)
 		if err != nil || d == nil {
 			return err
 		}
-		s, err := r.activeOf(tx, d)
+		s, err := ds.profiles.activeOf(tx, d)
 		if err != nil {
 			return err
 		}
@@ -38,13 +38,13 @@ func (r *Registry) LocationOf(ctx context.Context, by *model.Principal, device s
 }
 
 // LwM2MOf returns what the active profile version of a device says about LwM2M, nil for nothing, and the metrics that it declares.
-func (r *Registry) LwM2MOf(ctx context.Context, tenantID, deviceID int64) (said *model.LwM2MProfile, metrics []model.MetricView, err error) {
-	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) error {
-		d, err := r.Devices.Table.GetByID(tx, tenantID, deviceID)
+func (ds *Devices) LwM2MOf(ctx context.Context, tenantID, deviceID int64) (said *model.LwM2MProfile, metrics []model.MetricView, err error) {
+	err = store.Read(ctx, ds.store, func(tx store.Tx) error {
+		d, err := ds.Table.GetByID(tx, tenantID, deviceID)
 		if err != nil || d == nil {
 			return err
 		}
-		s, err := r.activeOf(tx, d)
+		s, err := ds.profiles.activeOf(tx, d)
 		if err != nil || s == nil {
 			return err
 		}
@@ -60,24 +60,24 @@ func (r *Registry) LwM2MOf(ctx context.Context, tenantID, deviceID int64) (said 
 }
 
 // activeOf returns the active version that judges a device, nil when there is none.
-func (r *Registry) activeOf(tx store.Tx, d *Device) (*Snapshot, error) {
+func (ps *Profiles) activeOf(tx store.Tx, d *Device) (*Snapshot, error) {
 	active := map[int64]*Snapshot{d.TypeID: nil}
-	err := r.activeOfTypes(tx, d.TenantID, active)
+	err := ps.activeOfTypes(tx, d.TenantID, active)
 	return active[d.TypeID], err
 }
 
 // Active returns the active version of a profile as resolution reads it, nil when the profile does not exist or was
 // never published.
-func (r *Registry) Active(ctx context.Context, by *model.Principal, profile string) (view *model.ProfileView, err error) {
-	if err := r.Profiles.MayRead(by); err != nil {
+func (ps *Profiles) Active(ctx context.Context, by *model.Principal, profile string) (view *model.ProfileView, err error) {
+	if err := ps.MayRead(by); err != nil {
 		return nil, err
 	}
-	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) error {
-		p, err := r.Profiles.Table.Get(tx, by.TenantID, profile)
+	err = store.Read(ctx, ps.store, func(tx store.Tx) error {
+		p, err := ps.Table.Get(tx, by.TenantID, profile)
 		if err != nil || p == nil || p.ActiveVersion == nil {
 			return err
 		}
-		s, err := r.versions.Body(tx, p.ID, *p.ActiveVersion)
+		s, err := ps.versions.Body(tx, p.ID, *p.ActiveVersion)
 		if err == nil && s != nil {
 			view = new(s.view(by.Tenant, p.Token, int(*p.ActiveVersion)))
 		}

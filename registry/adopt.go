@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"cmp"
 	"container/list"
 	"context"
 	"crypto/sha256"
@@ -13,6 +12,7 @@ import (
 
 	"weir/model"
 	"weir/store"
+	"weir/store/entity"
 )
 
 // ErrNotAdopted says that no device has the external id, and none was made: adoption does not make devices, or a limit is reached.
@@ -45,6 +45,13 @@ const (
 	digitsOfToken   = 12
 	maxMakingTenant = 1024 // tenants whose pace is remembered
 )
+
+// Adoptions find the devices that others name by an id of their own, and make them where that is wanted.
+type Adoptions struct {
+	access
+	devices *entity.Kind[Device]
+	known   *adoptions
+}
 
 // adoptions remembers which device an external id means, as long as no device changes that it could be.
 type adoptions struct {
@@ -83,13 +90,13 @@ func newAdoptions() *adoptions {
 
 // Adopt returns the device that the external id means. made says that it was made now. The error is ErrNotAdopted, with the *model.Error of
 // a limit where one is the reason, or a fault of the store. A tenant gets at most 100 devices a second; more of them wait.
-func (r *Registry) Adopt(ctx context.Context, a Adoption) (b model.Binding, made bool, err error) {
-	found, known, began := r.adoptions.get(a.key(), a.ByToken || a.TokenFirst)
+func (as *Adoptions) Adopt(ctx context.Context, a Adoption) (b model.Binding, made bool, err error) {
+	found, known, began := as.known.get(a.key(), a.ByToken || a.TokenFirst)
 	if !known {
-		if found, err = r.findAdopted(ctx, a); err != nil {
+		if found, err = as.find(ctx, a); err != nil {
 			return model.Binding{}, false, err
 		}
-		r.adoptions.put(found, began)
+		as.known.put(found, began)
 	}
 	if found.binding.DeviceID != 0 {
 		return found.binding, false, nil
@@ -97,26 +104,26 @@ func (r *Registry) Adopt(ctx context.Context, a Adoption) (b model.Binding, made
 	if !a.Make {
 		return model.Binding{}, false, ErrNotAdopted
 	}
-	return r.makeAdopted(ctx, a)
+	return as.makeDevice(ctx, a)
 }
 
-// findAdopted reads the device.
-func (r *Registry) findAdopted(ctx context.Context, a Adoption) (*adopted, error) {
+// find reads the device.
+func (as *Adoptions) find(ctx context.Context, a Adoption) (*adopted, error) {
 	found := &adopted{key: a.key()}
-	err := store.Read(ctx, cmp.Or(r.parts.Devices, r.parts.Store), func(tx store.Tx) error { return r.adoptedIn(tx, a, found) })
+	err := store.Read(ctx, as.waiting, func(tx store.Tx) error { return as.findIn(tx, a, found) })
 	return found, err
 }
 
-func (r *Registry) adoptedIn(tx store.Tx, a Adoption, found *adopted) error {
+func (as *Adoptions) findIn(tx store.Tx, a Adoption, found *adopted) error {
 	byToken := func() (d *Device, err error) {
 		if (a.ByToken || a.TokenFirst) && model.ValidToken(a.ExternalID) {
-			d, err = r.Devices.Table.Get(tx, a.TenantID, a.ExternalID)
+			d, err = as.devices.Table.Get(tx, a.TenantID, a.ExternalID)
 			found.byToken = d != nil
 		}
 		return d, err
 	}
 	byExternalID := func() (*Device, error) {
-		rows, err := r.Devices.Table.By(tx, a.TenantID, "external_id", a.ExternalID)
+		rows, err := as.devices.Table.By(tx, a.TenantID, "external_id", a.ExternalID)
 		if err != nil || len(rows) == 0 {
 			return nil, err
 		}
@@ -141,9 +148,9 @@ func (r *Registry) adoptedIn(tx store.Tx, a Adoption, found *adopted) error {
 }
 
 // ExternalIDOf returns the external id of a device, "" for none.
-func (r *Registry) ExternalIDOf(ctx context.Context, b model.Binding) (id string, err error) {
-	err = store.Read(ctx, cmp.Or(r.parts.Devices, r.parts.Store), func(tx store.Tx) error {
-		d, err := r.Devices.Table.Get(tx, b.TenantID, b.Device)
+func (as *Adoptions) ExternalIDOf(ctx context.Context, b model.Binding) (id string, err error) {
+	err = store.Read(ctx, as.waiting, func(tx store.Tx) error {
+		d, err := as.devices.Table.Get(tx, b.TenantID, b.Device)
 		if d != nil && d.ID == b.DeviceID && d.ExternalID != nil {
 			id = *d.ExternalID
 		}
@@ -152,9 +159,9 @@ func (r *Registry) ExternalIDOf(ctx context.Context, b model.Binding) (id string
 	return id, err
 }
 
-// makeAdopted makes the device, unless another call has made it meanwhile.
-func (r *Registry) makeAdopted(ctx context.Context, a Adoption) (b model.Binding, made bool, err error) {
-	w := r.adoptions
+// makeDevice makes the device, unless another call has made it meanwhile.
+func (as *Adoptions) makeDevice(ctx context.Context, a Adoption) (b model.Binding, made bool, err error) {
+	w := as.known
 	w.making.Lock()
 	defer w.making.Unlock()
 	if err := w.await(ctx, a.TenantID); err != nil {
@@ -163,19 +170,19 @@ func (r *Registry) makeAdopted(ctx context.Context, a Adoption) (b model.Binding
 	counted := prefixKey{a.TenantID, a.Prefix}
 	found := &adopted{key: a.key()}
 	by := model.Service("auto-registration", a.Tenant, a.TenantID, model.DeviceRead, model.DeviceWrite)
-	err = r.mutate(ctx, by, func(c *store.Change) error {
+	err = as.mutate(ctx, by, func(c *store.Change) error {
 		made = false
-		if err := r.adoptedIn(c, a, found); err != nil || found.binding.DeviceID != 0 {
+		if err := as.findIn(c, a, found); err != nil || found.binding.DeviceID != 0 {
 			return err
 		}
-		if err := r.admitAdopted(c, a, counted); err != nil {
+		if err := as.admit(c, a, counted); err != nil {
 			return err
 		}
 		token := a.ExternalID
 		if !a.Plain {
 			token = AdoptedToken(a.Prefix, a.ExternalID)
 		}
-		d, err := r.Devices.Make(c, store.Patch{"token": token, "externalId": a.ExternalID, "deviceTypeToken": a.DeviceType})
+		d, err := as.devices.Make(c, store.Patch{"token": token, "externalId": a.ExternalID, "deviceTypeToken": a.DeviceType})
 		if err != nil {
 			return err
 		}
@@ -194,19 +201,19 @@ func (r *Registry) makeAdopted(ctx context.Context, a Adoption) (b model.Binding
 	return model.Binding{}, false, err
 }
 
-// admitAdopted counts the device against the limits of the tenant.
-func (r *Registry) admitAdopted(c *store.Change, a Adoption, counted prefixKey) error {
-	if r.adoptions.made[counted] == nil {
-		n, err := r.Devices.Table.Count(c, a.TenantID, store.NotBelow("token", a.Prefix+"-"), store.NotAbove("token", a.Prefix+"."))
+// admit counts the device against the limits of the tenant.
+func (as *Adoptions) admit(c *store.Change, a Adoption, counted prefixKey) error {
+	if as.known.made[counted] == nil {
+		n, err := as.devices.Table.Count(c, a.TenantID, store.NotBelow("token", a.Prefix+"-"), store.NotAbove("token", a.Prefix+"."))
 		if err != nil {
 			return err
 		}
-		r.adoptions.made[counted] = &n
+		as.known.made[counted] = &n
 	}
-	if n := *r.adoptions.made[counted]; a.Max > 0 && n >= a.Max {
+	if n := *as.known.made[counted]; a.Max > 0 && n >= a.Max {
 		return model.OverLimit("max_devices", "at most %d devices are made of messages", a.Max)
 	}
-	return r.Devices.Admit(c, 1)
+	return as.devices.Admit(c, 1)
 }
 
 // await keeps the pace at which devices of a tenant are made.

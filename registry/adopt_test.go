@@ -23,11 +23,11 @@ func TestAnExternalIDMeansOneDevice(t *testing.T) {
 	if _, err := b.Types.Create(ctx, acme, store.Patch{"token": "t"}); err != nil {
 		t.Fatal(err)
 	}
-	first, made, err := b.Adopt(ctx, adoption("hall 1/röhre"))
+	first, made, err := b.Adoptions.Adopt(ctx, adoption("hall 1/röhre"))
 	if err != nil || !made || first.Device != AdoptedToken("mq", "hall 1/röhre") || !strings.HasPrefix(first.Device, "mq-hall-1-r-hre-") {
 		t.Fatal(first, made, err)
 	}
-	again, made, err := b.Adopt(ctx, adoption("hall 1/röhre"))
+	again, made, err := b.Adoptions.Adopt(ctx, adoption("hall 1/röhre"))
 	if err != nil || made || again != first {
 		t.Errorf("again: %v %v %v", again, made, err)
 	}
@@ -35,13 +35,13 @@ func TestAnExternalIDMeansOneDevice(t *testing.T) {
 	if _, err := b.Devices.Create(ctx, acme, store.Patch{"token": "pump", "deviceTypeToken": "t"}); err != nil {
 		t.Fatal(err)
 	}
-	if d, made, err := b.Adopt(ctx, adoption("pump")); err != nil || made || d.Device != "pump" {
+	if d, made, err := b.Adoptions.Adopt(ctx, adoption("pump")); err != nil || made || d.Device != "pump" {
 		t.Errorf("by its token: %v %v %v", d, made, err)
 	}
 	if _, err := b.Devices.Create(ctx, acme, store.Patch{"token": "other", "externalId": "pump", "deviceTypeToken": "t"}); err != nil {
 		t.Fatal(err)
 	}
-	if d, _, err := b.Adopt(ctx, adoption("pump")); err != nil || d.Device != "other" {
+	if d, _, err := b.Adoptions.Adopt(ctx, adoption("pump")); err != nil || d.Device != "other" {
 		t.Errorf("by its external id: %v %v", d, err)
 	}
 	// What is remembered ends with the device, and an absence with a device.
@@ -51,14 +51,14 @@ func TestAnExternalIDMeansOneDevice(t *testing.T) {
 	none := adoption("pump")
 	none.ByToken, none.Make = false, false
 	for range 2 {
-		if d, _, err := b.Adopt(ctx, none); !errors.Is(err, ErrNotAdopted) {
+		if d, _, err := b.Adoptions.Adopt(ctx, none); !errors.Is(err, ErrNotAdopted) {
 			t.Errorf("%v, %v; want none", d, err)
 		}
 	}
 	if _, err := b.Devices.Update(ctx, acme, "pump", store.Patch{"externalId": "pump"}); err != nil {
 		t.Fatal(err)
 	}
-	if d, _, err := b.Adopt(ctx, none); err != nil || d.Device != "pump" {
+	if d, _, err := b.Adoptions.Adopt(ctx, none); err != nil || d.Device != "pump" {
 		t.Errorf("%v, %v", d, err)
 	}
 	b.compareBytes(t)
@@ -74,7 +74,7 @@ func TestAdoptionKeepsToItsLimits(t *testing.T) {
 	limited := func(id string, most int64) error {
 		a := adoption(id)
 		a.Max = most
-		_, _, err := b.Adopt(ctx, a)
+		_, _, err := b.Adoptions.Adopt(ctx, a)
 		return err
 	}
 	if err := errors.Join(limited("a", 2), limited("b", 2)); err != nil {
@@ -89,7 +89,7 @@ func TestAdoptionKeepsToItsLimits(t *testing.T) {
 	refused(limited("c", 2), "max_devices: at most 2 devices")
 	a := adoption("e")
 	a.DeviceType = "absent"
-	_, _, err := b.Adopt(ctx, a)
+	_, _, err := b.Adoptions.Adopt(ctx, a)
 	refused(err, "absent")
 	if err := limited("c", 0); err != nil {
 		t.Error(err)
@@ -97,7 +97,7 @@ func TestAdoptionKeepsToItsLimits(t *testing.T) {
 	refused(limited("d", 0), "limits.devices_per_tenant")
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, _, err := b.Adopt(ctx, adoption("f")); err == nil {
+	if _, _, err := b.Adoptions.Adopt(ctx, adoption("f")); err == nil {
 		t.Error("a device is adopted after the end")
 	}
 }

@@ -72,9 +72,25 @@ func (a *Attribute) Value() *string {
 	return new(strconv.FormatBool(*a.Number != 0))
 }
 
-func newAttributes() *store.Table[Attribute] {
-	return store.NewTable(store.Desc[Attribute]{Kind: "attribute", Name: "attributes", Order: "created_at DESC, id",
-		Label: func(a *Attribute) string { return fmt.Sprintf("%s %s %s %s", a.EntityType, a.entity, a.Scope, a.Key) }})
+// Attributes are what the entities of all tenants are known by. It is safe for concurrent use.
+type Attributes struct {
+	access
+	rows     *store.Table[Attribute]
+	limits   func() *DeviceSettings
+	watchers watchers
+	sharing  chan struct{} // held while SharedSets reads
+}
+
+func newAttributes(a access, limits func() *DeviceSettings) *Attributes {
+	return &Attributes{
+		access: a,
+		rows: store.NewTable(store.Desc[Attribute]{Kind: "attribute", Name: "attributes", Order: "created_at DESC, id",
+			Label: func(a *Attribute) string {
+				return fmt.Sprintf("%s %s %s %s", a.EntityType, a.entity, a.Scope, a.Key)
+			}}),
+		limits:  limits,
+		sharing: make(chan struct{}, 1),
+	}
 }
 
 // AttributeRef names an attribute.
@@ -168,12 +184,12 @@ func (q *AttributeSet) Check() error {
 	return q.put(&Attribute{})
 }
 
-// SetAttribute gives an attribute a value, whether there is one or not.
-func (r *Registry) SetAttribute(ctx context.Context, by *model.Principal, q AttributeSet) (a *Attribute, err error) {
+// Set gives an attribute a value, whether there is one or not.
+func (as *Attributes) Set(ctx context.Context, by *model.Principal, q AttributeSet) (a *Attribute, err error) {
 	if err := q.Check(); err != nil {
 		return nil, err
 	}
-	err = r.mutate(ctx, by, func(c *store.Change) error {
+	err = as.mutate(ctx, by, func(c *store.Change) error {
 		id, err := q.holder(c, c.By.TenantID)
 		if err != nil {
 			return err
@@ -181,7 +197,7 @@ func (r *Registry) SetAttribute(ctx context.Context, by *model.Principal, q Attr
 		if id == 0 {
 			return model.Invalid("entity", "%s %.40q does not exist", q.EntityType, q.Entity)
 		}
-		a, err = r.putAttribute(c, id, q)
+		a, err = as.put(c, id, q)
 		return err
 	})
 	if err != nil {
@@ -190,22 +206,22 @@ func (r *Registry) SetAttribute(ctx context.Context, by *model.Principal, q Attr
 	return a, nil
 }
 
-// DeleteAttribute removes an attribute; false says that there was none.
-func (r *Registry) DeleteAttribute(ctx context.Context, by *model.Principal, q AttributeRef) (deleted bool, err error) {
+// Delete removes an attribute; false says that there was none.
+func (as *Attributes) Delete(ctx context.Context, by *model.Principal, q AttributeRef) (deleted bool, err error) {
 	if err := q.check(); err != nil {
 		return false, err
 	}
-	err = r.mutate(ctx, by, func(c *store.Change) error {
+	err = as.mutate(ctx, by, func(c *store.Change) error {
 		id, err := q.holder(c, c.By.TenantID)
 		if err != nil || id == 0 {
 			return err
 		}
-		a, err := r.attributes.First(c, c.By.TenantID, q.filters(id)...)
+		a, err := as.rows.First(c, c.By.TenantID, q.filters(id)...)
 		if err != nil || a == nil {
 			return err
 		}
 		deleted = true
-		return r.takeAttribute(c, a, q.Entity)
+		return as.take(c, a, q.Entity)
 	})
 	return deleted && err == nil, err
 }
@@ -220,16 +236,16 @@ func (q *AttributeRef) filters(id int64) []store.Filter {
 	return []store.Filter{store.Eq("entity_type", q.EntityType), store.Eq("entity_id", id), store.Eq("scope", q.Scope), store.Eq("key", q.Key)}
 }
 
-// putAttribute writes an attribute of the entity with a row id. It is the one place where attributes get values;
+// put writes an attribute of the entity with a row id. It is the one place where attributes get values;
 // takeAttribute is the one where they go.
-func (r *Registry) putAttribute(c *store.Change, id int64, q AttributeSet) (*Attribute, error) {
-	a, err := r.attributes.First(c, c.By.TenantID, q.filters(id)...)
+func (as *Attributes) put(c *store.Change, id int64, q AttributeSet) (*Attribute, error) {
+	a, err := as.rows.First(c, c.By.TenantID, q.filters(id)...)
 	if err != nil {
 		return nil, err
 	}
 	fresh := a == nil
 	if fresh {
-		if err := r.admitAttribute(c, id, q.EntityType); err != nil {
+		if err := as.admit(c, id, q.EntityType); err != nil {
 			return nil, err
 		}
 		a = &Attribute{Row: store.Row{TenantID: c.By.TenantID}, EntityType: q.EntityType, EntityID: id, Scope: q.Scope, Key: q.Key}
@@ -240,48 +256,48 @@ func (r *Registry) putAttribute(c *store.Change, id int64, q AttributeSet) (*Att
 		return nil, err
 	}
 	if fresh {
-		return a, cmp.Or(r.attributes.Insert(c, a), r.attributeChanged(c, nil, a))
+		return a, cmp.Or(as.rows.Insert(c, a), as.changed(c, nil, a))
 	}
-	return a, cmp.Or(r.attributes.Save(c, a, "value_type", "text_value", "number_value", "literal"), r.attributeChanged(c, &old, a))
+	return a, cmp.Or(as.rows.Save(c, a, "value_type", "text_value", "number_value", "literal"), as.changed(c, &old, a))
 }
 
-// takeAttribute removes an attribute, whose entity has the token.
-func (r *Registry) takeAttribute(c *store.Change, a *Attribute, entity string) error {
+// take removes an attribute, whose entity has the token.
+func (as *Attributes) take(c *store.Change, a *Attribute, entity string) error {
 	a.entity = entity
-	return cmp.Or(r.attributes.Remove(c, a), r.attributeChanged(c, a, nil))
+	return cmp.Or(as.rows.Remove(c, a), as.changed(c, a, nil))
 }
 
-// admitAttribute refuses one more attribute of an entity that has as many as it may.
-func (r *Registry) admitAttribute(c *store.Change, id int64, entityType string) error {
-	have, err := r.attributes.Count(c, c.By.TenantID, store.Eq("entity_type", entityType), store.Eq("entity_id", id))
-	if maximum := r.perTenant.Load().AttributesPerEntity; err == nil && have >= maximum {
+// admit refuses one more attribute of an entity that has as many as it may.
+func (as *Attributes) admit(c *store.Change, id int64, entityType string) error {
+	have, err := as.rows.Count(c, c.By.TenantID, store.Eq("entity_type", entityType), store.Eq("entity_id", id))
+	if maximum := as.limits().AttributesPerEntity; err == nil && have >= maximum {
 		err = model.OverLimit("limits.attributes_per_entity", "a %s has at most %d attributes", entityType, maximum)
 	}
 	return err
 }
 
-// takeAttributes removes the attributes of an entity that goes.
-func (r *Registry) takeAttributes(c *store.Change, entityType string, row store.Row, token string) error {
-	all, err := r.attributes.Select(c, row.TenantID, "scope, key", store.Eq("entity_type", entityType), store.Eq("entity_id", row.ID))
+// takeAll removes the attributes of an entity that goes.
+func (as *Attributes) takeAll(c *store.Change, entityType string, row store.Row, token string) error {
+	all, err := as.rows.Select(c, row.TenantID, "scope, key", store.Eq("entity_type", entityType), store.Eq("entity_id", row.ID))
 	for _, a := range all {
-		if err := r.takeAttribute(c, a, token); err != nil {
+		if err := as.take(c, a, token); err != nil {
 			return err
 		}
 	}
 	return err
 }
 
-// AttributesOf returns the attributes of entities of a type by their row ids.
-func (r *Registry) AttributesOf(ctx context.Context, by *model.Principal, entityType string, ids []int64) (all []*Attribute, err error) {
-	if err := r.Devices.MayRead(by); err != nil {
+// Of returns the attributes of entities of a type by their row ids.
+func (as *Attributes) Of(ctx context.Context, by *model.Principal, entityType string, ids []int64) (all []*Attribute, err error) {
+	if err := mayReadDevices(by); err != nil {
 		return nil, err
 	}
 	values := make([]any, len(ids))
 	for i, id := range ids {
 		values[i] = id
 	}
-	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) (err error) {
-		all, err = r.attributes.Select(tx, by.TenantID, "entity_id, scope, key", store.Eq("entity_type", entityType), store.In("entity_id", values...))
+	err = store.Read(ctx, as.store, func(tx store.Tx) (err error) {
+		all, err = as.rows.Select(tx, by.TenantID, "entity_id, scope, key", store.Eq("entity_type", entityType), store.In("entity_id", values...))
 		return err
 	})
 	return all, err
@@ -295,9 +311,9 @@ type AttributeFilter struct {
 	Keys       []string `gql:"attrKeys"`
 }
 
-// Attributes returns a page of attributes, newest first, and the number of all that match.
-func (r *Registry) Attributes(ctx context.Context, by *model.Principal, page store.Page, f AttributeFilter) (rows []*Attribute, total int64, err error) {
-	if err := r.Devices.MayRead(by); err != nil {
+// List returns a page of attributes, newest first, and the number of all that match.
+func (as *Attributes) List(ctx context.Context, by *model.Principal, page store.Page, f AttributeFilter) (rows []*Attribute, total int64, err error) {
+	if err := mayReadDevices(by); err != nil {
 		return nil, 0, err
 	}
 	if f.Entity != nil && f.EntityType == nil {
@@ -317,7 +333,7 @@ func (r *Registry) Attributes(ctx context.Context, by *model.Principal, page sto
 	if f.EntityType != nil {
 		filters = append(filters, store.Eq("entity_type", *f.EntityType))
 	}
-	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) error {
+	err = store.Read(ctx, as.store, func(tx store.Tx) error {
 		if f.Entity != nil {
 			of := AttributeRef{EntityType: *f.EntityType, Entity: *f.Entity}
 			if EntityTypes()[of.EntityType] == "" {
@@ -329,7 +345,7 @@ func (r *Registry) Attributes(ctx context.Context, by *model.Principal, page sto
 			}
 			filters = append(filters, store.Eq("entity_id", id).Narrow())
 		}
-		rows, total, err = r.attributes.List(tx, by.TenantID, page, filters...)
+		rows, total, err = as.rows.List(tx, by.TenantID, page, filters...)
 		return err
 	})
 	return rows, total, err
@@ -343,18 +359,18 @@ type watchers struct {
 
 // OnShared has f called with the row id of each device whose attributes of the scope SHARED have changed, after the commit and
 // possibly several times for one. f must not block, and calls nothing of the store.
-func (r *Registry) OnShared(f func(device int64)) {
-	r.watchers.mu.Lock()
-	defer r.watchers.mu.Unlock()
-	r.watchers.all = append(r.watchers.all, f)
+func (as *Attributes) OnShared(f func(device int64)) {
+	as.watchers.mu.Lock()
+	defer as.watchers.mu.Unlock()
+	as.watchers.all = append(as.watchers.all, f)
 }
 
 // sharedChanged tells the watchers of a device once the change is committed.
-func (r *Registry) sharedChanged(c *store.Change, device int64) {
+func (as *Attributes) sharedChanged(c *store.Change, device int64) {
 	c.OnCommit(func() {
-		r.watchers.mu.Lock()
-		all := r.watchers.all
-		r.watchers.mu.Unlock()
+		as.watchers.mu.Lock()
+		all := as.watchers.all
+		as.watchers.mu.Unlock()
 		for _, f := range all {
 			f(device)
 		}
@@ -363,17 +379,17 @@ func (r *Registry) sharedChanged(c *store.Change, device int64) {
 
 // SharedSets returns what devices may read of themselves, in the order of the argument; of a Binding it reads TenantID and DeviceID. The
 // set of a device that does not exist is empty. Calls wait for one another: no credential is checked the later because a device asks often.
-func (r *Registry) SharedSets(ctx context.Context, devices ...model.Binding) ([]shared.Set, error) {
+func (as *Attributes) SharedSets(ctx context.Context, devices ...model.Binding) ([]shared.Set, error) {
 	select {
-	case r.sharing <- struct{}{}:
-		defer func() { <-r.sharing }()
+	case as.sharing <- struct{}{}:
+		defer func() { <-as.sharing }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 	sets := make([]shared.Set, len(devices))
-	err := cmp.Or(r.parts.Devices, r.parts.Store).Read(ctx, func(tx store.Tx) error {
+	err := as.waiting.Read(ctx, func(tx store.Tx) error {
 		for i, d := range devices {
-			rows, err := r.attributes.Select(tx, d.TenantID, "key", store.Eq("entity_type", EntityDevice), store.Eq("entity_id", d.DeviceID), store.Eq("scope", ScopeShared))
+			rows, err := as.rows.Select(tx, d.TenantID, "key", store.Eq("entity_type", EntityDevice), store.Eq("entity_id", d.DeviceID), store.Eq("scope", ScopeShared))
 			if err != nil {
 				return err
 			}

@@ -17,6 +17,16 @@ import (
 // into it some at a time before a version of a group becomes effective, and leave it so after none names their key any more. What a
 // device is a member of follows from the version alone, and so changes for all devices at one place in the log.
 
+// AttributeKeys are the keys of attributes that selectors in use name, of all tenants.
+type AttributeKeys struct {
+	store     store.Store
+	writer    store.Writer
+	perChange int64 // values that come into the view or leave it by one change
+	work      *keyWork
+	// used are the keys that selectors in use name.
+	used func(tx store.Tx, tenant int64) (map[string]bool, error)
+}
+
 // keyWork is what goes on with keys outside of changes.
 type keyWork struct {
 	mu        sync.Mutex
@@ -84,8 +94,8 @@ func (w *keyWork) take() (tenant int64, ok bool) {
 }
 
 // addKeys adds the keys that a selector over devices names.
-func (r *Registry) addKeys(to map[string]bool, body *GroupSnapshot) error {
-	condition, err := r.selectors.Compile(body.Selector, body.MemberType)
+func (gs *Groups) addKeys(to map[string]bool, body *GroupSnapshot) error {
+	condition, err := gs.selectors.Compile(body.Selector, body.MemberType)
 	if err == nil {
 		for _, key := range selector.Keys(condition) {
 			to[key] = true
@@ -94,31 +104,31 @@ func (r *Registry) addKeys(to map[string]bool, body *GroupSnapshot) error {
 	return err
 }
 
-// useKeys makes all values of the keys that selectors in use name effective, and ends those of the keys that none names any more, as far
+// use makes all values of the keys that selectors in use name effective, and ends those of the keys that none names any more, as far
 // as one change may. Numbers are effective anyway.
-func (r *Registry) useKeys(c *store.Change, tenant int64, now map[string]bool) error {
+func (ks *AttributeKeys) use(c *store.Change, tenant int64, now map[string]bool) error {
 	keys, err := relations.KeysInUse(c, tenant)
 	if err != nil {
 		return err
 	}
-	left, err := r.emptyKeys(c, tenant, keys, now)
+	left, err := ks.emptySome(c, tenant, keys, now)
 	if err != nil {
 		return err
 	}
 	if left {
-		c.OnCommit(func() { r.keys.leave(tenant) })
+		c.OnCommit(func() { ks.work.leave(tenant) })
 	}
 	for _, key := range slices.Sorted(maps.Keys(now)) {
-		if _, err := r.fillKey(c, tenant, key, keys[key], -1); err != nil {
+		if _, err := ks.fill(c, tenant, key, keys[key], -1); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// fillKey makes the values of a key effective for the first devices after a row id, at most limit of them (-1: all), and returns how
+// fill makes the values of a key effective for the first devices after a row id, at most limit of them (-1: all), and returns how
 // many there were.
-func (r *Registry) fillKey(c *store.Change, tenant int64, key string, after, limit int64) (n int64, err error) {
+func (ks *AttributeKeys) fill(c *store.Change, tenant int64, key string, after, limit int64) (n int64, err error) {
 	if after == relations.AllDevices || limit == 0 {
 		return 0, nil
 	}
@@ -136,11 +146,11 @@ func (r *Registry) fillKey(c *store.Change, tenant int64, key string, after, lim
 	return n, err
 }
 
-// emptyKeys ends the values of those keys that are not in use, of as many devices as one change may; left says that there are more.
-func (r *Registry) emptyKeys(c *store.Change, tenant int64, keys map[string]int64, used map[string]bool) (left bool, err error) {
-	room := r.config.ValuesPerChange
+// emptySome ends the values of those keys that are not in use, of as many devices as one change may; left says that there are more.
+func (ks *AttributeKeys) emptySome(c *store.Change, tenant int64, keys map[string]int64, used map[string]bool) (left bool, err error) {
+	room := ks.perChange
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		if used[key] || r.keys.prepared(tenant, key) {
+		if used[key] || ks.work.prepared(tenant, key) {
 			continue
 		}
 		devices, err := relations.LastOtherThanNumbers(c, tenant, key, keys[key], room)
@@ -168,18 +178,18 @@ func (r *Registry) emptyKeys(c *store.Change, tenant int64, keys map[string]int6
 	return left, nil
 }
 
-// prepareKeys makes the values of keys effective that selectors are about to name, but for so many as the change that brings them into
+// prepare makes the values of keys effective that selectors are about to name, but for so many as the change that brings them into
 // use can take. done is called after that change, or without it.
-func (r *Registry) prepareKeys(ctx context.Context, by *model.Principal, names map[string]bool) (done func(), err error) {
+func (ks *AttributeKeys) prepare(ctx context.Context, by *model.Principal, names map[string]bool) (done func(), err error) {
 	if store.InChange(ctx) || len(names) == 0 {
 		return func() {}, nil
 	}
 	sorted := slices.Sorted(maps.Keys(names))
-	done = r.keys.prepare(by.TenantID, sorted)
+	done = ks.work.prepare(by.TenantID, sorted)
 	for {
-		ready, err := r.ready(ctx, by.TenantID, sorted)
+		ready, err := ks.ready(ctx, by.TenantID, sorted)
 		if err == nil && !ready {
-			err = r.parts.Writer.Mutate(ctx, by, func(c *store.Change) error { return r.fillKeys(c, by.TenantID, sorted) })
+			err = ks.writer.Mutate(ctx, by, func(c *store.Change) error { return ks.fillSome(c, by.TenantID, sorted) })
 		}
 		if err == nil {
 			err = ctx.Err()
@@ -195,9 +205,9 @@ func (r *Registry) prepareKeys(ctx context.Context, by *model.Principal, names m
 }
 
 // ready reports whether one change can make the rest of the values of keys effective.
-func (r *Registry) ready(ctx context.Context, tenant int64, names []string) (ready bool, err error) {
-	room := r.config.ValuesPerChange
-	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) error {
+func (ks *AttributeKeys) ready(ctx context.Context, tenant int64, names []string) (ready bool, err error) {
+	room := ks.perChange
+	err = store.Read(ctx, ks.store, func(tx store.Tx) error {
 		keys, err := relations.KeysInUse(tx, tenant)
 		for _, key := range names {
 			if err != nil || keys[key] == relations.AllDevices {
@@ -212,52 +222,52 @@ func (r *Registry) ready(ctx context.Context, tenant int64, names []string) (rea
 	return room >= 0, err
 }
 
-// fillKeys makes as many values of keys effective as one change may.
-func (r *Registry) fillKeys(c *store.Change, tenant int64, names []string) error {
+// fillSome makes as many values of keys effective as one change may.
+func (ks *AttributeKeys) fillSome(c *store.Change, tenant int64, names []string) error {
 	keys, err := relations.KeysInUse(c, tenant)
-	room := r.config.ValuesPerChange
+	room := ks.perChange
 	for _, key := range names {
 		if err != nil {
 			break
 		}
 		var n int64
-		n, err = r.fillKey(c, tenant, key, keys[key], room)
+		n, err = ks.fill(c, tenant, key, keys[key], room)
 		room -= n
 	}
 	return err
 }
 
-// KeysLeft receives when there is something for EmptyKeys to do. The first pass takes what a process before this one has left.
-func (r *Registry) KeysLeft() <-chan struct{} { return r.keys.nudge }
+// Left receives when there is something for EmptyKeys to do. The first pass takes what a process before this one has left.
+func (ks *AttributeKeys) Left() <-chan struct{} { return ks.work.nudge }
 
-// FindKeys has EmptyKeys look at all tenants.
-func (r *Registry) FindKeys(ctx context.Context) error {
+// Find has EmptyKeys look at all tenants.
+func (ks *AttributeKeys) Find(ctx context.Context) error {
 	var tenants []int64
-	err := store.Read(ctx, r.parts.Store, func(tx store.Tx) (err error) {
+	err := store.Read(ctx, ks.store, func(tx store.Tx) (err error) {
 		tenants, err = relations.TenantsWithKeys(tx)
 		return err
 	})
 	if err == nil {
-		r.keys.leave(tenants...)
+		ks.work.leave(tenants...)
 	}
 	return err
 }
 
-// EmptyKeys takes values out of the metadata view whose keys no selector in use names any more.
-func (r *Registry) EmptyKeys(ctx context.Context) error {
+// Empty takes values out of the metadata view whose keys no selector in use names any more.
+func (ks *AttributeKeys) Empty(ctx context.Context) error {
 	for {
-		tenant, ok := r.keys.take()
+		tenant, ok := ks.work.take()
 		if !ok {
 			return nil
 		}
 		for left := true; left; {
-			err := store.Read(ctx, r.parts.Store, func(tx store.Tx) (err error) {
-				left, err = r.anyUnused(tx, tenant)
+			err := store.Read(ctx, ks.store, func(tx store.Tx) (err error) {
+				left, err = ks.anyUnused(tx, tenant)
 				return err
 			})
 			if err == nil && left {
-				err = r.parts.Writer.Mutate(ctx, nil, func(c *store.Change) (err error) {
-					left, err = r.emptyUnused(c, tenant)
+				err = ks.writer.Mutate(ctx, nil, func(c *store.Change) (err error) {
+					left, err = ks.emptyUnused(c, tenant)
 					return err
 				})
 			}
@@ -265,34 +275,34 @@ func (r *Registry) EmptyKeys(ctx context.Context) error {
 				err = ctx.Err()
 			}
 			if err != nil {
-				r.keys.leave(tenant)
+				ks.work.leave(tenant)
 				return err
 			}
 		}
 	}
 }
 
-func (r *Registry) emptyUnused(c *store.Change, tenant int64) (left bool, err error) {
+func (ks *AttributeKeys) emptyUnused(c *store.Change, tenant int64) (left bool, err error) {
 	keys, err := relations.KeysInUse(c, tenant)
 	if err != nil {
 		return false, err
 	}
-	used, err := r.usedKeys(c, tenant)
+	used, err := ks.used(c, tenant)
 	if err != nil {
 		return false, err
 	}
-	return r.emptyKeys(c, tenant, keys, used)
+	return ks.emptySome(c, tenant, keys, used)
 }
 
 // anyUnused reports whether there is a key for emptyUnused.
-func (r *Registry) anyUnused(tx store.Tx, tenant int64) (bool, error) {
+func (ks *AttributeKeys) anyUnused(tx store.Tx, tenant int64) (bool, error) {
 	keys, err := relations.KeysInUse(tx, tenant)
 	if err != nil || len(keys) == 0 {
 		return false, err
 	}
-	used, err := r.usedKeys(tx, tenant)
+	used, err := ks.used(tx, tenant)
 	for key := range keys {
-		if !used[key] && !r.keys.prepared(tenant, key) {
+		if !used[key] && !ks.work.prepared(tenant, key) {
 			return true, err
 		}
 	}
@@ -300,17 +310,17 @@ func (r *Registry) anyUnused(tx store.Tx, tenant int64) (bool, error) {
 }
 
 // usedKeys are the keys that selectors in use name.
-func (r *Registry) usedKeys(tx store.Tx, tenant int64) (map[string]bool, error) {
-	u, err := r.inUse(tx, tenant)
+func (gs *Groups) usedKeys(tx store.Tx, tenant int64) (map[string]bool, error) {
+	u, err := gs.inUse(tx, tenant)
 	if err != nil {
 		return nil, err
 	}
 	versions, keys := u.versions(), map[string]bool{}
 	maps.DeleteFunc(versions, notOfDevices(u.groups))
 	for version := range versions {
-		body, err := r.groupVersions.Body(tx, u.groups[version.group].ID, version.version)
+		body, err := gs.versions.Body(tx, u.groups[version.group].ID, version.version)
 		if err == nil {
-			err = r.addKeys(keys, body)
+			err = gs.addKeys(keys, body)
 		}
 		if err != nil {
 			return nil, err

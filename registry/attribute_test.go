@@ -22,7 +22,7 @@ func attribute(scope, key, typ string, value *string) AttributeSet {
 
 func (b *bench) set(q AttributeSet) *Attribute {
 	b.Helper()
-	return must(b.SetAttribute(b.Context(), acme, q))(b)
+	return must(b.Attributes.Set(b.Context(), acme, q))(b)
 }
 
 // stored are the columns of the attributes that selectors read.
@@ -70,10 +70,10 @@ func TestTheValueOfAnAttributeHasItsType(t *testing.T) {
 			{ValueDouble, "NaN"}, {ValueDouble, "inf"}, {ValueDouble, "1e999"}, {ValueDouble, "0x1p1"}, {ValueDouble, "1_0"}, {ValueDouble, ""},
 			{ValueBoolean, "TRUE"}, {ValueBoolean, "1"}, {ValueJSON, "null"}, {ValueJSON, "{"}, {ValueJSON, ""}, {ValueString, "a\x00"}, {ValueString, "\xff"},
 		} {
-			_, err := b.SetAttribute(t.Context(), acme, attribute(ScopeShared, "k", c.typ, &c.value))
+			_, err := b.Attributes.Set(t.Context(), acme, attribute(ScopeShared, "k", c.typ, &c.value))
 			b.refused(c.typ+" "+c.value, err, model.CodeInvalidInput, "value: ")
 		}
-		_, err := b.SetAttribute(t.Context(), acme, attribute(ScopeShared, "k", ValueString, new(strings.Repeat("x", maxAttributeValue+1))))
+		_, err := b.Attributes.Set(t.Context(), acme, attribute(ScopeShared, "k", ValueString, new(strings.Repeat("x", maxAttributeValue+1))))
 		b.refused("a long value", err, model.CodeLimitExceeded, "value: is larger than 16384 bytes")
 	})
 }
@@ -99,20 +99,20 @@ func TestWhatAnAttributeIsNamed(t *testing.T) {
 			{AttributeRef{"device", "", ScopeServer, "k"}, "entity: "},
 			{AttributeRef{"asset", "d", ScopeServer, "k"}, `entity: asset "d" does not exist`},
 		} {
-			_, err := b.SetAttribute(t.Context(), acme, AttributeSet{c.q, ValueLong, new("1")})
+			_, err := b.Attributes.Set(t.Context(), acme, AttributeSet{c.q, ValueLong, new("1")})
 			b.refused(fmt.Sprint(c.q), err, model.CodeInvalidInput, c.text)
 			if c.q.EntityType == "device" && c.q.Scope == ScopeServer && c.q.Key == "k" || c.q.EntityType == "asset" {
-				if deleted, err := b.DeleteAttribute(t.Context(), acme, c.q); err != nil || deleted {
+				if deleted, err := b.Attributes.Delete(t.Context(), acme, c.q); err != nil || deleted {
 					t.Errorf("%v: a delete of what is not there: %v, %v", c.q, deleted, err)
 				}
 				continue
 			}
-			_, err = b.DeleteAttribute(t.Context(), acme, c.q)
+			_, err = b.Attributes.Delete(t.Context(), acme, c.q)
 			b.refused(fmt.Sprint(c.q), err, model.CodeInvalidInput, c.text)
 		}
-		_, err := b.SetAttribute(t.Context(), acme, attribute(ScopeShared, "k", "INT", new("1")))
+		_, err := b.Attributes.Set(t.Context(), acme, attribute(ScopeShared, "k", "INT", new("1")))
 		b.refused("a type", err, model.CodeInvalidInput, "valueType: ")
-		_, err = b.SetAttribute(t.Context(), acme, attribute(ScopeShared, "k", "", nil))
+		_, err = b.Attributes.Set(t.Context(), acme, attribute(ScopeShared, "k", "", nil))
 		b.refused("no type", err, model.CodeInvalidInput, "valueType: ")
 	})
 }
@@ -129,7 +129,7 @@ func TestAnAttributeIsWrittenInOneChangeWithItsJournalRow(t *testing.T) {
 		t.Errorf("set twice: %v then %v", first.Row, second.Row)
 	}
 	for range 2 {
-		deleted := must(b.DeleteAttribute(t.Context(), acme, AttributeRef{"device", "d", ScopeShared, "site"}))(t)
+		deleted := must(b.Attributes.Delete(t.Context(), acme, AttributeRef{"device", "d", ScopeShared, "site"}))(t)
 		if n := len(b.stored()); n != 1 {
 			t.Errorf("deleted %v, %d attributes are left", deleted, n)
 		}
@@ -152,19 +152,19 @@ func TestWhoMayReadAndWriteAttributes(t *testing.T) {
 	must(b.Types.Create(ctx, other, store.Patch{"token": "t"}))(t)
 	b.unchanged("others", func() {
 		reader := fixture.Member("eve", "acme", 1, model.DeviceRead)
-		_, err := b.SetAttribute(ctx, reader, attribute(ScopeServer, "k", ValueLong, new("2")))
+		_, err := b.Attributes.Set(ctx, reader, attribute(ScopeServer, "k", ValueLong, new("2")))
 		b.refused("a reader sets", err, model.CodeForbidden, "device:write")
-		_, err = b.DeleteAttribute(ctx, reader, AttributeRef{"device", "d", ScopeServer, "k"})
+		_, err = b.Attributes.Delete(ctx, reader, AttributeRef{"device", "d", ScopeServer, "k"})
 		b.refused("a reader deletes", err, model.CodeForbidden, "device:write")
-		_, _, err = b.Attributes(ctx, fixture.Member("eve", "acme", 1), store.Page{}, AttributeFilter{})
+		_, _, err = b.Attributes.List(ctx, fixture.Member("eve", "acme", 1), store.Page{}, AttributeFilter{})
 		b.refused("a stranger reads", err, model.CodeForbidden, "device:read")
-		_, err = b.SetAttribute(ctx, other, attribute(ScopeServer, "k", ValueLong, new("2")))
+		_, err = b.Attributes.Set(ctx, other, attribute(ScopeServer, "k", ValueLong, new("2")))
 		b.refused("another tenant sets", err, model.CodeInvalidInput, "does not exist")
-		if deleted, err := b.DeleteAttribute(ctx, other, AttributeRef{"device", "d", ScopeServer, "k"}); deleted || err != nil {
+		if deleted, err := b.Attributes.Delete(ctx, other, AttributeRef{"device", "d", ScopeServer, "k"}); deleted || err != nil {
 			t.Errorf("another tenant deletes: %v, %v", deleted, err)
 		}
 		for _, f := range []AttributeFilter{{}, {EntityType: new("device"), Entity: new("d")}} {
-			if rows, total, err := b.Attributes(ctx, other, store.Page{}, f); len(rows) != 0 || total != 0 || err != nil {
+			if rows, total, err := b.Attributes.List(ctx, other, store.Page{}, f); len(rows) != 0 || total != 0 || err != nil {
 				t.Errorf("another tenant reads %d of %d, %v", len(rows), total, err)
 			}
 		}
@@ -201,7 +201,7 @@ func TestAttributesAreListedByCriteria(t *testing.T) {
 		{AttributeFilter{Keys: []string{"a", "b", "c"}, Scope: new(ScopeShared)}, "2"},
 		{AttributeFilter{Keys: []string{}}, "4321"},
 	} {
-		rows, total, err := b.Attributes(ctx, acme, store.Page{}, c.f)
+		rows, total, err := b.Attributes.List(ctx, acme, store.Page{}, c.f)
 		var got strings.Builder
 		for _, a := range rows {
 			got.WriteString(*a.Value())
@@ -210,10 +210,10 @@ func TestAttributesAreListedByCriteria(t *testing.T) {
 			t.Errorf("%+v: %s of %d, %v, want %s", c.f, got.String(), total, err, c.want)
 		}
 	}
-	if rows, total, err := b.Attributes(ctx, acme, store.Page{Number: 2, Size: 3}, AttributeFilter{}); err != nil || total != 4 || len(rows) != 1 || *rows[0].Value() != "1" {
+	if rows, total, err := b.Attributes.List(ctx, acme, store.Page{Number: 2, Size: 3}, AttributeFilter{}); err != nil || total != 4 || len(rows) != 1 || *rows[0].Value() != "1" {
 		t.Errorf("the second page has %d of %d, %v", len(rows), total, err)
 	}
-	_, _, err := b.Attributes(ctx, acme, store.Page{}, AttributeFilter{Entity: new("d")})
+	_, _, err := b.Attributes.List(ctx, acme, store.Page{}, AttributeFilter{Entity: new("d")})
 	b.refused("an entity without its type", err, model.CodeInvalidInput, "entity: needs entityType")
 }
 
@@ -226,12 +226,12 @@ func TestAnEntityHasAtMostItsAttributes(t *testing.T) {
 		b.set(attribute(scope, "k", ValueLong, new("1")))
 	}
 	b.unchanged("one more", func() {
-		_, err := b.SetAttribute(t.Context(), acme, attribute(ScopeShared, "more", ValueLong, new("1")))
+		_, err := b.Attributes.Set(t.Context(), acme, attribute(ScopeShared, "more", ValueLong, new("1")))
 		b.refused("one more", err, model.CodeLimitExceeded, "limits.attributes_per_entity: a device has at most 3 attributes")
 	})
 	b.set(attribute(ScopeShared, "k", ValueLong, new("2")))
 	b.set(AttributeSet{AttributeRef{"device", "e", ScopeShared, "k"}, ValueLong, new("1")})
-	must(b.DeleteAttribute(t.Context(), acme, AttributeRef{"device", "d", ScopeClient, "k"}))(t)
+	must(b.Attributes.Delete(t.Context(), acme, AttributeRef{"device", "d", ScopeClient, "k"}))(t)
 	b.set(attribute(ScopeShared, "more", ValueLong, new("1")))
 	b.SetLimits(DeviceSettings{AttributesPerEntity: 4})
 	b.set(attribute(ScopeClient, "k", ValueLong, new("1")))
@@ -257,7 +257,7 @@ func TestAttributesGoWithTheirEntity(t *testing.T) {
 		left   []string
 	}{
 		{"a device", func() error { _, err := b.Devices.Delete(ctx, acme, "d"); return err }, []string{"asset SERVER", "device SERVER"}},
-		{"devices", func() error { _, err := b.DeleteDevices(ctx, acme, []string{"e"}); return err }, []string{"asset SERVER"}},
+		{"devices", func() error { _, err := b.Devices.DeleteAll(ctx, acme, []string{"e"}); return err }, []string{"asset SERVER"}},
 		{"an asset", func() error { _, err := b.Kinds.Of("assets").Delete(ctx, acme, "d"); return err }, []string{}},
 	} {
 		if len(c.left) == 2 {
@@ -298,14 +298,14 @@ func TestAttributesAreAMap(t *testing.T) {
 			rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "key")}
 		_, had := want[ref]
 		if rapid.IntRange(0, 3).Draw(rt, "verb") == 0 {
-			deleted, err := b.DeleteAttribute(ctx, acme, ref)
+			deleted, err := b.Attributes.Delete(ctx, acme, ref)
 			if err != nil || deleted != had {
 				rt.Fatalf("delete %v: %v, %v", ref, deleted, err)
 			}
 			delete(want, ref)
 		} else {
 			value := fmt.Sprint(rapid.IntRange(0, 1000).Draw(rt, "value"))
-			_, err := b.SetAttribute(ctx, acme, AttributeSet{ref, ValueLong, &value})
+			_, err := b.Attributes.Set(ctx, acme, AttributeSet{ref, ValueLong, &value})
 			switch full := !had && count(ref.Entity) >= 5; {
 			case full != (model.CodeOf(err) == model.CodeLimitExceeded), err != nil && !full:
 				rt.Fatalf("set %v: %v", ref, err)
@@ -313,7 +313,7 @@ func TestAttributesAreAMap(t *testing.T) {
 				want[ref] = value
 			}
 		}
-		rows, total, err := b.Attributes(ctx, acme, store.Page{}, AttributeFilter{})
+		rows, total, err := b.Attributes.List(ctx, acme, store.Page{}, AttributeFilter{})
 		if err != nil || int(total) != len(want) {
 			rt.Fatalf("%d attributes, want %d, %v", total, len(want), err)
 		}
@@ -345,7 +345,7 @@ func BenchmarkSetAttribute(b *testing.B) {
 					return
 				}
 				q := AttributeSet{AttributeRef{"device", fmt.Sprint("f", i*7919%1000+1), ScopeServer, fmt.Sprint("key", i%10)}, ValueDouble, new(fmt.Sprint(i))}
-				if _, err := w.SetAttribute(b.Context(), acme, q); err != nil {
+				if _, err := w.Attributes.Set(b.Context(), acme, q); err != nil {
 					b.Error(err)
 					return
 				}
@@ -364,9 +364,9 @@ func TestAChangeOfASharedAttributeIsToldAfterItsCommit(t *testing.T) {
 	must(b.Kinds.Of("asset_types").Create(b.Context(), acme, store.Patch{"token": "at"}))(b)
 	must(b.Kinds.Of("assets").Create(b.Context(), acme, store.Patch{"token": "a", "assetTypeToken": "at"}))(b)
 	var told []int64
-	b.OnShared(func(device int64) { told = append(told, device) })
+	b.Attributes.OnShared(func(device int64) { told = append(told, device) })
 	read := func() string {
-		return string(must(b.SharedSets(b.Context(), model.Binding{TenantID: acme.TenantID, DeviceID: d.ID}))(b)[0].Body)
+		return string(must(b.Attributes.SharedSets(b.Context(), model.Binding{TenantID: acme.TenantID, DeviceID: d.ID}))(b)[0].Body)
 	}
 	expect := func(what string, times int, attributes string) {
 		t.Helper()
@@ -389,9 +389,9 @@ func TestAChangeOfASharedAttributeIsToldAfterItsCommit(t *testing.T) {
 	expect("other scopes and entities", 0, `{"k":"+5","on":false}`)
 	b.set(attribute(ScopeShared, "k", ValueString, nil))
 	expect("null", 1, `{"k":null,"on":false}`)
-	must(b.DeleteAttribute(b.Context(), acme, attribute(ScopeShared, "k", "", nil).AttributeRef))(b)
+	must(b.Attributes.Delete(b.Context(), acme, attribute(ScopeShared, "k", "", nil).AttributeRef))(b)
 	expect("a delete", 1, `{"on":false}`)
-	if got := string(must(b.SharedSets(b.Context(), model.Binding{TenantID: acme.TenantID + 1, DeviceID: d.ID}))(b)[0].Body); !strings.HasSuffix(got, `"attributes":{}}`) {
+	if got := string(must(b.Attributes.SharedSets(b.Context(), model.Binding{TenantID: acme.TenantID + 1, DeviceID: d.ID}))(b)[0].Body); !strings.HasSuffix(got, `"attributes":{}}`) {
 		t.Errorf("under another tenant the device has %s", got)
 	}
 	must(b.Devices.Delete(b.Context(), acme, "d"))(b)

@@ -14,7 +14,7 @@ func (b *bench) fleet(n int) {
 	ctx := b.Context()
 	b.seed()
 	for start := 0; start < n; start += maxBulk {
-		must(b.CreateDevices(ctx, acme, Bulk{Type: "t", Count: maxBulk, StartIndex: new(int64(start + 1)), TokenTemplate: "f{n}"}))(b)
+		must(b.Devices.CreateBulk(ctx, acme, Bulk{Type: "t", Count: maxBulk, StartIndex: new(int64(start + 1)), TokenTemplate: "f{n}"}))(b)
 	}
 }
 
@@ -30,7 +30,7 @@ func BenchmarkBulkOf1000(b *testing.B) {
 	w := newBench(b, Config{DeviceSettings: DeviceSettings{DevicesPerTenant: 1 << 40}})
 	w.seed()
 	for i := 0; b.Loop(); i++ {
-		must(w.CreateDevices(b.Context(), acme, Bulk{Type: "t", Count: maxBulk, TokenTemplate: fmt.Sprint("r", i, "-{n}")}))(b)
+		must(w.Devices.CreateBulk(b.Context(), acme, Bulk{Type: "t", Count: maxBulk, TokenTemplate: fmt.Sprint("r", i, "-{n}")}))(b)
 	}
 }
 
@@ -42,7 +42,7 @@ func BenchmarkImportOf10000(b *testing.B) {
 		for n := range entries {
 			entries[n] = entry(fmt.Sprintf("m%d-%d", i, n), "t", "externalId", fmt.Sprintf("SN %d/%d", i, n))
 		}
-		if _, problems, err := w.ImportDevices(b.Context(), acme, Import{Entries: entries}); err != nil || len(problems) > 0 {
+		if _, problems, err := w.Devices.Import(b.Context(), acme, Import{Entries: entries}); err != nil || len(problems) > 0 {
 			b.Fatal(problems, err)
 		}
 	}
@@ -51,10 +51,10 @@ func BenchmarkImportOf10000(b *testing.B) {
 func BenchmarkFindCredential(b *testing.B) {
 	w := newBench(b, Config{DeviceSettings: DeviceSettings{DevicesPerTenant: 1 << 40}})
 	w.fleet(10_000)
-	issued := must(w.IssueToken(b.Context(), acme, TokenRequest{Device: "f5000"}))(b)
+	issued := must(w.Credentials.IssueToken(b.Context(), acme, TokenRequest{Device: "f5000"}))(b)
 	hash := sha256.Sum256([]byte(issued.Secret))
 	for b.Loop() {
-		if len(must(w.FindCredentials(b.Context(), 1, AccessToken, hash))(b)) != 1 {
+		if len(must(w.Credentials.Find(b.Context(), 1, AccessToken, hash))(b)) != 1 {
 			b.Fatal("not found")
 		}
 	}

@@ -54,11 +54,6 @@ func admitRows[T any](kind func() *entity.Kind[T], key string, limit func() int6
 	}
 }
 
-// The ceiling that the types of assets, customers and areas share: it holds for each kind by itself.
-const entityTypesKey = "limits.entity_types_per_tenant"
-
-func (r *Registry) maxEntityTypes() int64 { return r.perTenant.Load().EntityTypesPerTenant }
-
 // admitCounted is admitRows for a kind that may have so many rows that a count over all of them would cost: their number is
 // stored. The kind's Removing is removeCounted.
 func admitCounted(table, key string, limit func() int64) func(*store.Change, int64) error {
@@ -77,18 +72,6 @@ func removeCounted[T any](table string) func(*store.Change, *T) error {
 		_, err := store.AddRows(c, c.By.TenantID, table, -1)
 		return err
 	}
-}
-
-// removingThing removes what goes with an asset, a customer or an area.
-func (r *Registry) removingThing(c *store.Change, entityType, table string, row store.Row, token string) error {
-	if err := r.takeAttributes(c, entityType, row, token); err != nil {
-		return err
-	}
-	if err := r.removeRelationships(c, row.TenantID, entityType, row.ID, token); err != nil {
-		return err
-	}
-	_, err := store.AddRows(c, row.TenantID, table, -1)
-	return err
 }
 
 // unique drops repeated keys.

@@ -19,8 +19,8 @@ type CommandDefinition struct {
 	Metadata    *string `store:"metadata,clear,json,max=65536" gql:"metadata"`
 }
 
-func (r *Registry) commandDefinitions() *entity.Kind[CommandDefinition] {
-	return entity.New(r.base(), entity.Desc[CommandDefinition]{
+func (ps *Profiles) describeCommands(b entity.Base) *entity.Kind[CommandDefinition] {
+	return entity.New(b, entity.Desc[CommandDefinition]{
 		Kind: "command definition", Type: "CommandDefinition", Plural: "commandDefinitions", Area: area, Table: "command_definitions",
 		Read: mayRead, Write: mayWrite,
 		Valid: (*CommandDefinition).check,
@@ -28,7 +28,7 @@ func (r *Registry) commandDefinitions() *entity.Kind[CommandDefinition] {
 			if !changed.Has("profile_id") {
 				return nil
 			}
-			return checkCount(tx, r.Commands, d.TenantID, "profile_id", d.ProfileID, d.ID, r.config.CommandsPerProfile, "command definitions of a device profile")
+			return checkCount(tx, ps.commands, d.TenantID, "profile_id", d.ProfileID, d.ID, ps.bounds.commands, "command definitions of a device profile")
 		},
 	})
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"weir/model"
 	"weir/store"
 	"weir/store/entity"
@@ -29,18 +31,26 @@ type dashboardBody struct {
 // dashboardFormat is the version of dashboardBody.
 const dashboardFormat = 1
 
-func (r *Registry) dashboards() *entity.Kind[Dashboard] {
-	var kind *entity.Kind[Dashboard]
-	kind = entity.New(r.base(), entity.Desc[Dashboard]{
+// dashboards are the dashboards of all tenants.
+type dashboards struct {
+	limits      func() *DeviceSettings
+	kept        int64              // versions of a dashboard
+	pruned      prometheus.Counter // versions that a publish removed
+	answerBytes int64              // that an answer of the API has room for; 0: as many as any definition takes
+}
+
+// describe makes the kind.
+func (ds *dashboards) describe(b entity.Base) (kind *entity.Kind[Dashboard]) {
+	kind = entity.New(b, entity.Desc[Dashboard]{
 		Kind: "dashboard", Type: "Dashboard", Plural: "dashboards", Area: "dashboard-management", Table: "dashboards",
 		Read: entity.Needs(model.DashboardRead), Write: entity.Needs(model.DashboardWrite),
-		Valid: (*Dashboard).check, Check: r.checkReadable,
+		Valid: (*Dashboard).check, Check: ds.checkReadable,
 		Admit: admitRows(func() *entity.Kind[Dashboard] { return kind }, "limits.dashboards_per_tenant",
-			func() int64 { return r.perTenant.Load().DashboardsPerTenant }),
+			func() int64 { return ds.limits().DashboardsPerTenant }),
 		Filters: []entity.Filter{{Name: "name", Of: func(part any) store.Filter { return store.Contains("name", part.(string)) }}},
 		Versions: &entity.Versions[Dashboard, dashboardBody]{
-			Kind: "dashboard version", Table: "dashboard_versions", Owner: "dashboard_id", Max: r.config.VersionsPerProfile,
-			Pruned: func(n int64) { r.m.pruned.Add(float64(n)) },
+			Kind: "dashboard version", Table: "dashboard_versions", Owner: "dashboard_id", Max: ds.kept,
+			Pruned: func(n int64) { ds.pruned.Add(float64(n)) },
 			Freeze: func(_ store.Tx, d *Dashboard) (*dashboardBody, error) {
 				return &dashboardBody{dashboardFormat, d.Name, d.Description, d.Definition}, nil
 			},
@@ -69,12 +79,12 @@ func (d *Dashboard) check() error {
 }
 
 // checkReadable refuses a definition that the API could not answer with on an instance of little memory: what is accepted can be read.
-func (r *Registry) checkReadable(_ store.Tx, d *Dashboard, changed store.Changed) error {
-	if r.config.AnswerBytes <= 0 || !changed.New && !changed.Has("definition") {
+func (ds *dashboards) checkReadable(_ store.Tx, d *Dashboard, changed store.Changed) error {
+	if ds.answerBytes <= 0 || !changed.New && !changed.Has("definition") {
 		return nil
 	}
-	if n := escapedLen(d.Definition); n > r.config.AnswerBytes {
-		return model.OverLimit(store.MemoryKey, "the definition takes %d bytes of an answer, which has at most %d on this instance: make it smaller, or have the operator give the instance more memory", n, r.config.AnswerBytes)
+	if n := escapedLen(d.Definition); n > ds.answerBytes {
+		return model.OverLimit(store.MemoryKey, "the definition takes %d bytes of an answer, which has at most %d on this instance: make it smaller, or have the operator give the instance more memory", n, ds.answerBytes)
 	}
 	return nil
 }

@@ -25,21 +25,21 @@ type DetectionRule struct {
 	Placement *string `store:"placement,clear,oneof=CLOUD|EDGE" gql:"placement"`
 }
 
-func (r *Registry) detectionRules() *entity.Kind[DetectionRule] {
-	return entity.New(r.base(), entity.Desc[DetectionRule]{
+func (ps *Profiles) describeRules(b entity.Base) *entity.Kind[DetectionRule] {
+	return entity.New(b, entity.Desc[DetectionRule]{
 		Kind: "detection rule", Type: "DetectionRule", Plural: "detectionRules", Area: area, Table: "detection_rules",
 		Read: mayRead, Write: mayWrite,
-		Valid: (*DetectionRule).check, Advise: r.adviseRule,
+		Valid: (*DetectionRule).check, Advise: ps.adviseRule,
 		Check: func(tx store.Tx, d *DetectionRule, changed store.Changed) error {
 			if changed.Has("entity_group_token") || changed.Has("entity_group_version") {
-				if err := r.checkGroupScope(tx, d); err != nil {
+				if err := ps.checkGroupScope(tx, d); err != nil {
 					return err
 				}
 			}
 			if !changed.Has("profile_id") {
 				return nil
 			}
-			return checkCount(tx, r.Rules, d.TenantID, "profile_id", d.ProfileID, d.ID, r.config.RulesPerProfile, "detection rules of a device profile")
+			return checkCount(tx, ps.rules, d.TenantID, "profile_id", d.ProfileID, d.ID, ps.bounds.rules, "detection rules of a device profile")
 		},
 	})
 }
@@ -63,14 +63,14 @@ func (d *DetectionRule) check() error {
 
 // adviseRule says why an enabled draft could not be published as it is. A draft may be anything; who finds it out at the publish has lost what
 // the rule was for.
-func (r *Registry) adviseRule(ctx context.Context, by *model.Principal, d *DetectionRule, p store.Patch) []string {
+func (ps *Profiles) adviseRule(ctx context.Context, by *model.Principal, d *DetectionRule, p store.Patch) []string {
 	_, definition := p["definition"]
 	_, placed := p["placement"]
 	if !definition && !placed || !d.Enabled {
 		return nil
 	}
 	service := model.Service("device-management", by.Tenant, by.TenantID, model.DeviceRead)
-	refused, _, err := r.parts.Validator.Validate(ctx, service, []Candidate{{Token: d.Token, Definition: d.Definition, GroupScoped: d.GroupToken != nil, AtSite: text(d.Placement) == model.PlacementEdge}}, Vocabulary{})
+	refused, _, err := ps.validator.Validate(ctx, service, []Candidate{{Token: d.Token, Definition: d.Definition, GroupScoped: d.GroupToken != nil, AtSite: text(d.Placement) == model.PlacementEdge}}, Vocabulary{})
 	if err != nil {
 		return []string{"definition: was not checked, the publish does it"}
 	}
@@ -95,11 +95,11 @@ func (d *DetectionRule) checkGroup() error {
 }
 
 // checkGroupScope refuses a group scope that is no published version of a dynamic group of devices.
-func (r *Registry) checkGroupScope(tx store.Tx, d *DetectionRule) error {
+func (ps *Profiles) checkGroupScope(tx store.Tx, d *DetectionRule) error {
 	if d.GroupToken == nil {
 		return nil
 	}
-	_, err := r.publishedGroup(tx, d.TenantID, "entityGroupToken", *d.GroupToken, *d.GroupVersion)
+	_, err := ps.groups.published(tx, d.TenantID, "entityGroupToken", *d.GroupToken, *d.GroupVersion)
 	return err
 }
 

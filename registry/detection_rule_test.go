@@ -90,10 +90,10 @@ func TestARuleOfTheEdge(t *testing.T) {
 	frozen := func() (s *Snapshot) {
 		t.Helper()
 		must(b.Profiles.Publish(ctx, acme, "p", nil, nil))(t)
-		if err := store.Read(ctx, b.parts.Store, func(tx store.Tx) error {
+		if err := store.Read(ctx, b.access.store, func(tx store.Tx) error {
 			p, err := b.Profiles.Table.Get(tx, acme.TenantID, "p")
 			if err == nil {
-				s, err = b.freezeProfile(tx, p)
+				s, err = b.Profiles.freeze(tx, p)
 			}
 			return err
 		}); err != nil {

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"io"
 
 	"weir/model"
 	"weir/store"
@@ -22,79 +23,100 @@ type Device struct {
 	ManagedBy *string `store:"managed_by" gql:"managedBy"`
 }
 
-func (r *Registry) devices() *entity.Kind[Device] {
-	return entity.New(r.base(), entity.Desc[Device]{
+// Devices are the devices of all tenants.
+type Devices struct {
+	*entity.Kind[Device]
+	access
+	limits    func() *DeviceSettings
+	random    io.Reader
+	activeNow func(ctx context.Context, by *model.Principal) ([]int64, error) // nil: none is active
+	// What devices are tied to, and who is told of their changes.
+	types       *entity.Kind[DeviceType]
+	profiles    *Profiles
+	credentials *Credentials
+	groups      *Groups
+	attributes  *Attributes
+	relations   *Relations
+	removals    []Removal
+	adopted     *adoptions
+	verified    *verified
+	synced      *edgeChanges
+}
+
+// describe makes the kind.
+func (ds *Devices) describe(b entity.Base) {
+	ds.Kind = entity.New(b, entity.Desc[Device]{
 		Kind: "device", Type: "Device", Plural: "devices", Area: area, Table: "devices", Read: mayRead, Write: mayWrite,
 		Filters: []entity.Filter{
 			{Name: "search", Of: func(part any) store.Filter { return store.ContainsAny(part.(string), "token", "name", "external_id") }},
-			{Name: "active", Find: r.activeDevices},
-			{Name: "group", Of: r.inGroup},
+			{Name: "active", Find: ds.active},
+			{Name: "group", Of: ds.groups.inGroup},
 		},
-		Admit: r.admitDevices, Stored: store.StoredDevices, Removing: r.removingDevice, Changed: r.deviceChanged, Views: deviceViews,
+		Admit: ds.admit, Stored: store.StoredDevices, Removing: ds.removing, Changed: ds.changed, Views: deviceViews,
 	})
 }
 
-// DevicesByExternalID returns the devices with these external ids that exist. It demands no authority: several areas ask.
-func (r *Registry) DevicesByExternalID(ctx context.Context, by *model.Principal, externalIDs []string) ([]*Device, error) {
+// ByExternalID returns the devices with these external ids that exist. It demands no authority: several areas ask.
+func (ds *Devices) ByExternalID(ctx context.Context, by *model.Principal, externalIDs []string) ([]*Device, error) {
 	values := make([]any, 0, len(externalIDs))
 	for _, id := range unique(externalIDs) {
 		values = append(values, id)
 	}
-	return r.Devices.Rows.By(ctx, by, "external_id", values...)
+	return ds.Rows.By(ctx, by, "external_id", values...)
 }
 
-// activeDevices finds the devices that are active now, or those that are not.
-func (r *Registry) activeDevices(ctx context.Context, by *model.Principal, active any) (store.Filter, error) {
-	if r.parts.Active == nil {
+// active finds the devices that are active now, or those that are not.
+func (ds *Devices) active(ctx context.Context, by *model.Principal, active any) (store.Filter, error) {
+	if ds.activeNow == nil {
 		return store.Among(nil, active.(bool)), nil
 	}
-	if err := r.Devices.MayRead(by); err != nil {
+	if err := ds.MayRead(by); err != nil {
 		return store.Filter{}, err
 	}
-	ids, err := r.parts.Active(ctx, by)
+	ids, err := ds.activeNow(ctx, by)
 	return store.Among(ids, active.(bool)), err
 }
 
-// admitDevices counts n more devices of the tenant, and refuses them above its ceiling.
-func (r *Registry) admitDevices(c *store.Change, n int64) error {
+// admit counts n more devices of the tenant, and refuses them above its ceiling.
+func (ds *Devices) admit(c *store.Change, n int64) error {
 	have, err := store.CountDevices(c, c.By.TenantID, n)
 	if err != nil {
 		return err
 	}
-	if maximum := r.perTenant.Load().DevicesPerTenant; have > maximum {
+	if maximum := ds.limits().DevicesPerTenant; have > maximum {
 		return model.OverLimit("limits.devices_per_tenant", "a tenant has at most %d devices", maximum)
 	}
 	return nil
 }
 
-// removingDevice removes what is alive of the device, and its relationships. History stays with its row id.
-func (r *Registry) removingDevice(c *store.Change, d *Device) error {
+// removing removes what is alive of the device, and its relationships. History stays with its row id.
+func (ds *Devices) removing(c *store.Change, d *Device) error {
 	if err := endJudging(c, d.ID); err != nil {
 		return err
 	}
-	for _, remove := range r.parts.Removals {
+	for _, remove := range ds.removals {
 		if err := remove(c, d.TenantID, d.ID); err != nil {
 			return err
 		}
 	}
-	if err := r.takeAttributes(c, EntityDevice, d.Row, d.Token); err != nil {
+	if err := ds.attributes.takeAll(c, EntityDevice, d.Row, d.Token); err != nil {
 		return err
 	}
-	if err := r.removeRelationships(c, d.TenantID, EntityDevice, d.ID, d.Token); err != nil {
+	if err := ds.relations.removeAll(c, d.TenantID, EntityDevice, d.ID, d.Token); err != nil {
 		return err
 	}
 	_, err := store.CountDevices(c, d.TenantID, -1)
 	return err
 }
 
-// deviceChanged has the verified credentials of a device forgotten that gets another type, or goes.
-func (r *Registry) deviceChanged(c *store.Change, old, d *Device) error {
+// changed has the verified credentials of a device forgotten that gets another type, or goes.
+func (ds *Devices) changed(c *store.Change, old, d *Device) error {
 	if old != nil && (d == nil || d.TypeID != old.TypeID) {
-		r.forgetDevice(c, old.ID)
+		ds.verified.forget(c, old.ID, 0)
 	}
 	tenant := c.By.TenantID
-	c.OnCommit(func() { r.adoptions.changed(tenant, old, d) })
-	r.synced.after(c)
+	c.OnCommit(func() { ds.adopted.changed(tenant, old, d) })
+	ds.synced.after(c)
 	return nil
 }
 

@@ -15,37 +15,37 @@ import (
 // secretBytes is the size of a minted access token.
 const secretBytes = 32
 
-// AddDevice makes a device of the given fields (API names, as in Create) and an access token for it, in one change. The
+// Add makes a device of the given fields (API names, as in Create) and an access token for it, in one change. The
 // secret is returned here and shown nowhere else.
-func (r *Registry) AddDevice(ctx context.Context, by *model.Principal, p store.Patch) (d *Device, secret string, err error) {
-	d, _, secret, err = r.AddDeviceOfType(ctx, by, p, nil)
+func (ds *Devices) Add(ctx context.Context, by *model.Principal, p store.Patch) (d *Device, secret string, err error) {
+	d, _, secret, err = ds.AddOfType(ctx, by, p, nil)
 	return d, secret, err
 }
 
-// AddDeviceOfType is AddDevice, and makes the device type, too, when there is none of its token: all of it, or nothing.
-func (r *Registry) AddDeviceOfType(ctx context.Context, by *model.Principal, p, deviceType store.Patch) (d *Device, typeMade bool, secret string, err error) {
-	return r.addDevice(ctx, by, p, deviceType)
+// AddOfType is AddDevice, and makes the device type, too, when there is none of its token: all of it, or nothing.
+func (ds *Devices) AddOfType(ctx context.Context, by *model.Principal, p, deviceType store.Patch) (d *Device, typeMade bool, secret string, err error) {
+	return ds.add(ctx, by, p, deviceType)
 }
 
-// addDevice makes a device with an access token, and with further credentials that were prepared.
-func (r *Registry) addDevice(ctx context.Context, by *model.Principal, p, deviceType store.Patch, more ...store.Patch) (d *Device, typeMade bool, secret string, err error) {
+// add makes a device with an access token, and with further credentials that were prepared.
+func (ds *Devices) add(ctx context.Context, by *model.Principal, p, deviceType store.Patch, more ...store.Patch) (d *Device, typeMade bool, secret string, err error) {
 	token, _ := p["token"].(string)
-	secret, credential, err := r.Mint(ctx, by, token, nil)
+	secret, credential, err := ds.credentials.Mint(ctx, by, token, nil)
 	if err != nil {
 		return nil, false, "", err
 	}
-	err = r.mutate(ctx, by, func(c *store.Change) (err error) {
-		if typeMade, err = r.ensureType(c, deviceType); err != nil {
+	err = ds.mutate(ctx, by, func(c *store.Change) (err error) {
+		if typeMade, err = ds.ensureType(c, deviceType); err != nil {
 			return err
 		}
-		if err := r.admitDevices(c, 1); err != nil {
+		if err := ds.admit(c, 1); err != nil {
 			return err
 		}
-		if d, err = r.Devices.Make(c, p); err != nil {
+		if d, err = ds.Make(c, p); err != nil {
 			return err
 		}
 		for _, one := range append([]store.Patch{credential}, more...) {
-			if _, err = r.Credentials.Make(c, one); err != nil {
+			if _, err = ds.credentials.Make(c, one); err != nil {
 				return err
 			}
 		}
@@ -60,23 +60,23 @@ func (r *Registry) addDevice(ctx context.Context, by *model.Principal, p, device
 // pskBytes is the size of a minted pre-shared key: what every client takes.
 const pskBytes = 16
 
-// AddDeviceWithKey is AddDeviceOfType with a pre-shared key of random bits besides, under the identity tenant:device.
-func (r *Registry) AddDeviceWithKey(ctx context.Context, by *model.Principal, p, deviceType store.Patch) (d *Device, typeMade bool, secret, identity string, key []byte, err error) {
+// AddWithKey is AddDeviceOfType with a pre-shared key of random bits besides, under the identity tenant:device.
+func (ds *Devices) AddWithKey(ctx context.Context, by *model.Principal, p, deviceType store.Patch) (d *Device, typeMade bool, secret, identity string, key []byte, err error) {
 	token, _ := p["token"].(string)
 	identity, key = by.Tenant+":"+token, make([]byte, pskBytes)
-	if _, err := io.ReadFull(r.parts.Random, key); err != nil {
+	if _, err := io.ReadFull(ds.random, key); err != nil {
 		return nil, false, "", "", nil, fmt.Errorf("minting a pre-shared key: %w", err)
 	}
-	name, err := r.NewUUID()
+	name, err := ds.credentials.NewUUID()
 	if err != nil {
 		return nil, false, "", "", nil, err
 	}
-	credential, err := r.Credentials.Prepared(ctx, by, store.Patch{"token": name, "deviceToken": token, "credentialType": PSK, "credentialId": identity,
+	credential, err := ds.credentials.Prepared(ctx, by, store.Patch{"token": name, "deviceToken": token, "credentialType": PSK, "credentialId": identity,
 		"credentialValue": base64.StdEncoding.EncodeToString(key), "enabled": true})
 	if err != nil {
 		return nil, false, "", "", nil, err
 	}
-	d, typeMade, secret, err = r.addDevice(ctx, by, p, deviceType, credential)
+	d, typeMade, secret, err = ds.add(ctx, by, p, deviceType, credential)
 	return d, typeMade, secret, identity, key, err
 }
 
@@ -99,25 +99,25 @@ const temporary = `{"temporary":true}`
 
 // IssueToken mints an access token and removes those that it replaces, in one change. The secret is returned here and
 // shown nowhere else.
-func (r *Registry) IssueToken(ctx context.Context, by *model.Principal, q TokenRequest) (*IssuedToken, error) {
+func (cs *Credentials) IssueToken(ctx context.Context, by *model.Principal, q TokenRequest) (*IssuedToken, error) {
 	var more store.Patch
 	if q.Until != nil {
 		more = store.Patch{"expiresAt": *q.Until, "metadata": temporary}
 	}
-	secret, p, err := r.Mint(ctx, by, q.Device, more)
+	secret, p, err := cs.Mint(ctx, by, q.Device, more)
 	if err != nil {
 		return nil, err
 	}
 	out := &IssuedToken{Secret: secret}
-	err = r.mutate(ctx, by, func(c *store.Change) error {
-		d, err := r.Devices.Must(c, c.By.TenantID, q.Device)
+	err = cs.mutate(ctx, by, func(c *store.Change) error {
+		d, err := cs.devices.Must(c, c.By.TenantID, q.Device)
 		if err != nil {
 			return err
 		}
-		if out.Replaced, err = r.dropTokens(c, d, q); err != nil {
+		if out.Replaced, err = cs.dropTokens(c, d, q); err != nil {
 			return err
 		}
-		out.Credential, err = r.Credentials.Make(c, p)
+		out.Credential, err = cs.Make(c, p)
 		return err
 	})
 	if err != nil {
@@ -128,11 +128,11 @@ func (r *Registry) IssueToken(ctx context.Context, by *model.Principal, q TokenR
 
 // dropTokens removes the access tokens of a device that a new one replaces, and returns their number, and the temporary
 // ones that have expired.
-func (r *Registry) dropTokens(c *store.Change, d *Device, q TokenRequest) (replaced int, err error) {
+func (cs *Credentials) dropTokens(c *store.Change, d *Device, q TokenRequest) (replaced int, err error) {
 	if !q.Replace && q.Until == nil {
 		return 0, nil
 	}
-	have, err := r.Credentials.Table.By(c, c.By.TenantID, "device_id", d.ID)
+	have, err := cs.Table.By(c, c.By.TenantID, "device_id", d.ID)
 	if err != nil {
 		return 0, err
 	}
@@ -141,7 +141,7 @@ func (r *Registry) dropTokens(c *store.Change, d *Device, q TokenRequest) (repla
 		if credential.Type != AccessToken || !q.Replace && !expired {
 			continue
 		}
-		if _, err := r.Credentials.Remove(c, credential.Token); err != nil {
+		if _, err := cs.Remove(c, credential.Token); err != nil {
 			return 0, err
 		}
 		if q.Replace {
@@ -153,26 +153,26 @@ func (r *Registry) dropTokens(c *store.Change, d *Device, q TokenRequest) (repla
 
 // Mint makes a secret of 256 random bits and the prepared fields of its credential, an access token of the device, whose own token
 // is a random UUID. more are further fields of it.
-func (r *Registry) Mint(ctx context.Context, by *model.Principal, device string, more store.Patch) (secret string, p store.Patch, err error) {
+func (cs *Credentials) Mint(ctx context.Context, by *model.Principal, device string, more store.Patch) (secret string, p store.Patch, err error) {
 	var bits [secretBytes]byte
-	if _, err := io.ReadFull(r.parts.Random, bits[:]); err != nil {
+	if _, err := io.ReadFull(cs.random, bits[:]); err != nil {
 		return "", nil, fmt.Errorf("minting an access token: %w", err)
 	}
 	secret = hex.EncodeToString(bits[:]) // nothing that a shell, a URL or a broker's client would read otherwise
-	token, err := r.NewUUID()
+	token, err := cs.NewUUID()
 	if err != nil {
 		return "", nil, err
 	}
 	p = store.Patch{"token": token, "deviceToken": device, "credentialType": AccessToken, "credentialId": secret, "enabled": true}
 	maps.Copy(p, more)
-	p, err = r.Credentials.Prepared(ctx, by, p)
+	p, err = cs.Prepared(ctx, by, p)
 	return secret, p, err
 }
 
 // NewUUID returns a random UUID of version 4.
-func (r *Registry) NewUUID() (string, error) {
+func (cs *Credentials) NewUUID() (string, error) {
 	var bits [16]byte
-	if _, err := io.ReadFull(r.parts.Random, bits[:]); err != nil {
+	if _, err := io.ReadFull(cs.random, bits[:]); err != nil {
 		return "", fmt.Errorf("minting a token: %w", err)
 	}
 	return uuid4(bits), nil

@@ -25,23 +25,23 @@ type Bulk struct {
 	Metadata           *string
 }
 
-// CreateDevices makes all devices of b, or none.
-func (r *Registry) CreateDevices(ctx context.Context, by *model.Principal, b Bulk) ([]*Device, error) {
-	patches, err := b.expand(r.parts.Random)
+// CreateBulk makes all devices of b, or none.
+func (ds *Devices) CreateBulk(ctx context.Context, by *model.Principal, b Bulk) ([]*Device, error) {
+	patches, err := b.expand(ds.random)
 	if err != nil {
 		return nil, err
 	}
 	devices := make([]*Device, 0, len(patches))
-	err = r.mutate(ctx, by, func(c *store.Change) error {
+	err = ds.mutate(ctx, by, func(c *store.Change) error {
 		devices = devices[:0]
-		if err := r.admitDevices(c, b.Count); err != nil {
+		if err := ds.admit(c, b.Count); err != nil {
 			return err
 		}
 		if err := c.Admit(c.By.TenantID, sizeOf(patches)); err != nil { // all of them, before the first is written
 			return err
 		}
 		for _, p := range patches {
-			d, err := r.Devices.Make(c, p)
+			d, err := ds.Make(c, p)
 			if err != nil {
 				return err
 			}

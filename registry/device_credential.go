@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -9,8 +8,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/model"
 	"weir/store"
@@ -61,25 +63,53 @@ type DeviceCredential struct {
 	Unused bool `store:"unused,keep,hidden" gql:"unused"`
 }
 
-// deviceCredentials describes the credentials. Reading them needs device:write, since the id of an access token is a secret.
-func (r *Registry) deviceCredentials() *entity.Kind[DeviceCredential] {
-	return entity.New(r.base(), entity.Desc[DeviceCredential]{
+// Credentials are what the devices of all tenants prove themselves by.
+type Credentials struct {
+	*entity.Kind[DeviceCredential]
+	access
+	sealer    Sealer
+	hasher    Hasher
+	random    io.Reader
+	perDevice int64                  // credentials
+	lookups   *prometheus.CounterVec // by outcome
+	verified  *verified
+	synced    *edgeChanges
+	devices   *entity.Kind[Device]
+}
+
+// verified are the credentials that were verified and are remembered.
+type verified struct {
+	forgotten  prometheus.Counter
+	invalidate Invalidate
+}
+
+// forget has the credentials of a device (credential 0), or one credential (device 0), forgotten once the change is committed.
+func (v *verified) forget(c *store.Change, device, credential int64) {
+	c.OnCommit(func() {
+		v.forgotten.Inc()
+		v.invalidate(device, credential)
+	})
+}
+
+// describe makes the kind. Reading them needs device:write, since the id of an access token is a secret.
+func (cs *Credentials) describe(b entity.Base) {
+	cs.Kind = entity.New(b, entity.Desc[DeviceCredential]{
 		Kind: "device credential", Type: "DeviceCredential", Plural: "deviceCredentials", Site: "credentials", Area: area,
 		Table: "device_credentials", Order: "coalesce(expires_at, 9223372036854775807) DESC, token",
 		Read: mayWrite, Write: mayWrite,
 		Filters: []entity.Filter{{Name: "credentialId", Of: func(v any) store.Filter { return store.Eq("id_hash", hashCredentialID(v.(string))) }}},
-		Prepare: r.prepareCredential, Check: r.checkCredential, Changed: r.credentialChanged,
+		Prepare: cs.prepare, Check: cs.check, Changed: cs.changed,
 	})
 }
 
-// prepareCredential seals the id and hashes the password of a patch, and clears the password of a credential that
+// prepare seals the id and hashes the password of a patch, and clears the password of a credential that
 // becomes of a type without one.
-func (r *Registry) prepareCredential(ctx context.Context, by *model.Principal, token string, p store.Patch, create bool) error {
+func (cs *Credentials) prepare(ctx context.Context, by *model.Principal, token string, p store.Patch, create bool) error {
 	if id, ok := p["credentialId"].(string); ok {
 		if err := checkCredentialID(id); err != nil {
 			return err
 		}
-		sealed, err := r.parts.Sealer.Seal(sealName(by.TenantID, token), []byte(id))
+		sealed, err := cs.sealer.Seal(sealName(by.TenantID, token), []byte(id))
 		if err != nil {
 			return fmt.Errorf("sealing a credential id: %w", err)
 		}
@@ -90,23 +120,23 @@ func (r *Registry) prepareCredential(ctx context.Context, by *model.Principal, t
 	if t, ok := p["credentialType"].(string); ok && t != MQTTBasic && !named && !create {
 		p["credentialValue"] = nil
 	}
-	if err := r.sealKey(ctx, by, token, p); err != nil {
+	if err := cs.sealKey(ctx, by, token, p); err != nil {
 		return err
 	}
-	return r.hashValue(ctx, p)
+	return cs.hashValue(ctx, p)
 }
 
 // PreSharedKey is a credentialValue that is known to be the key of a PSK, in base64.
 type PreSharedKey string
 
 // sealKey puts the sealed key of a PSK in its place.
-func (r *Registry) sealKey(ctx context.Context, by *model.Principal, token string, p store.Patch) error {
+func (cs *Credentials) sealKey(ctx context.Context, by *model.Principal, token string, p store.Patch) error {
 	var text string
 	switch value := p["credentialValue"].(type) {
 	case PreSharedKey:
 		text = string(value)
 	case string:
-		psk, err := r.isPSK(ctx, by, token, p)
+		psk, err := cs.isPSK(ctx, by, token, p)
 		if err != nil || !psk {
 			return err
 		}
@@ -118,7 +148,7 @@ func (r *Registry) sealKey(ctx context.Context, by *model.Principal, token strin
 	if err != nil || len(key) < minKey || len(key) > maxKey {
 		return model.Invalid("credentialValue", "must be a key of %d to %d bytes in base64", minKey, maxKey)
 	}
-	sealed, err := r.parts.Sealer.Seal(keyName(by.TenantID, token), key)
+	sealed, err := cs.sealer.Seal(keyName(by.TenantID, token), key)
 	if err != nil {
 		return fmt.Errorf("sealing a pre-shared key: %w", err)
 	}
@@ -133,7 +163,7 @@ const sealedKey = "psk:"
 func keyName(tenantID int64, token string) string { return sealName(tenantID, token) + "/key" }
 
 // isPSK reports whether a patch is of a credential of type PSK.
-func (r *Registry) isPSK(ctx context.Context, by *model.Principal, token string, p store.Patch) (bool, error) {
+func (cs *Credentials) isPSK(ctx context.Context, by *model.Principal, token string, p store.Patch) (bool, error) {
 	if t, ok := p["credentialType"].(string); ok {
 		return IsKey(t), nil
 	}
@@ -141,8 +171,8 @@ func (r *Registry) isPSK(ctx context.Context, by *model.Principal, token string,
 		return false, nil
 	}
 	psk := false
-	err := store.Read(ctx, r.parts.Store, func(tx store.Tx) error {
-		d, err := r.Credentials.Table.Get(tx, by.TenantID, token)
+	err := store.Read(ctx, cs.store, func(tx store.Tx) error {
+		d, err := cs.Table.Get(tx, by.TenantID, token)
 		psk = d != nil && IsKey(d.Type)
 		return err
 	})
@@ -150,17 +180,17 @@ func (r *Registry) isPSK(ctx context.Context, by *model.Principal, token string,
 }
 
 // Key opens the key of a PSK.
-func (r *Registry) Key(d *DeviceCredential) ([]byte, error) {
-	return r.openKey(d.ID, d.TenantID, d.Token, text(d.ValueHash))
+func (cs *Credentials) Key(d *DeviceCredential) ([]byte, error) {
+	return cs.openKey(d.ID, d.TenantID, d.Token, text(d.ValueHash))
 }
 
-func (r *Registry) openKey(id, tenantID int64, token, stored string) ([]byte, error) {
+func (cs *Credentials) openKey(id, tenantID int64, token, stored string) ([]byte, error) {
 	encoded, ok := strings.CutPrefix(stored, sealedKey)
 	sealed, err := base64.StdEncoding.DecodeString(encoded)
 	if !ok || err != nil {
 		return nil, fmt.Errorf("%w: device_credentials %d holds no key", store.ErrDamaged, id)
 	}
-	key, err := r.parts.Sealer.Open(keyName(tenantID, token), sealed)
+	key, err := cs.sealer.Open(keyName(tenantID, token), sealed)
 	if err != nil {
 		return nil, fmt.Errorf("device_credentials %d: %w", id, err)
 	}
@@ -168,17 +198,17 @@ func (r *Registry) openKey(id, tenantID int64, token, stored string) ([]byte, er
 }
 
 // FindKey returns the pre-shared key of an identity with the credential that it belongs to; nil for an unknown one.
-func (r *Registry) FindKey(ctx context.Context, identity string) (row *store.KeyRow, key []byte, err error) {
-	return r.findKey(ctx, identity, PSK)
+func (cs *Credentials) FindKey(ctx context.Context, identity string) (row *store.KeyRow, key []byte, err error) {
+	return cs.findKey(ctx, identity, PSK)
 }
 
 // FindBootstrapKey does the same for a bootstrap key.
-func (r *Registry) FindBootstrapKey(ctx context.Context, identity string) (row *store.KeyRow, key []byte, err error) {
-	return r.findKey(ctx, identity, BootstrapPSK)
+func (cs *Credentials) FindBootstrapKey(ctx context.Context, identity string) (row *store.KeyRow, key []byte, err error) {
+	return cs.findKey(ctx, identity, BootstrapPSK)
 }
 
-func (r *Registry) findKey(ctx context.Context, identity, credentialType string) (row *store.KeyRow, key []byte, err error) {
-	err = store.Read(ctx, cmp.Or(r.parts.Devices, r.parts.Store), func(tx store.Tx) (err error) {
+func (cs *Credentials) findKey(ctx context.Context, identity, credentialType string) (row *store.KeyRow, key []byte, err error) {
+	err = store.Read(ctx, cs.waiting, func(tx store.Tx) (err error) {
 		row, err = store.FindKey(tx, hashCredentialID(identity), credentialType)
 		return err
 	})
@@ -189,17 +219,17 @@ func (r *Registry) findKey(ctx context.Context, identity, credentialType string)
 	case row == nil:
 		result = "none"
 	}
-	r.m.lookups.WithLabelValues(result).Inc()
+	cs.lookups.WithLabelValues(result).Inc()
 	if err != nil || row == nil {
 		return nil, nil, err
 	}
-	key, err = r.openKey(row.ID, row.TenantID, row.Token, row.PasswordHash)
+	key, err = cs.openKey(row.ID, row.TenantID, row.Token, row.PasswordHash)
 	return row, key, err
 }
 
 // FindCertificate returns the credential of a certificate, by its SHA-256 in lower-case hex, whichever tenant it belongs to; nil for an unknown one.
-func (r *Registry) FindCertificate(ctx context.Context, fingerprint string) (row *store.KeyRow, err error) {
-	err = store.Read(ctx, cmp.Or(r.parts.Devices, r.parts.Store), func(tx store.Tx) (err error) {
+func (cs *Credentials) FindCertificate(ctx context.Context, fingerprint string) (row *store.KeyRow, err error) {
+	err = store.Read(ctx, cs.waiting, func(tx store.Tx) (err error) {
 		row, err = store.FindCertificate(tx, hashCredentialID(fingerprint))
 		return err
 	})
@@ -210,13 +240,13 @@ func (r *Registry) FindCertificate(ctx context.Context, fingerprint string) (row
 	case row == nil:
 		result = "none"
 	}
-	r.m.lookups.WithLabelValues(result).Inc()
+	cs.lookups.WithLabelValues(result).Inc()
 	return row, err
 }
 
 // HasKeys reports whether some device has a pre-shared key.
-func (r *Registry) HasKeys(ctx context.Context) (has bool, err error) {
-	err = store.Read(ctx, cmp.Or(r.parts.Devices, r.parts.Store), func(tx store.Tx) (err error) {
+func (cs *Credentials) HasKeys(ctx context.Context) (has bool, err error) {
+	err = store.Read(ctx, cs.waiting, func(tx store.Tx) (err error) {
 		has, err = store.HasKeys(tx)
 		return err
 	})
@@ -228,7 +258,7 @@ func (r *Registry) HasKeys(ctx context.Context) (has bool, err error) {
 type Hashed string
 
 // hashValue puts the hash of a password in its place. "" is no password.
-func (r *Registry) hashValue(ctx context.Context, p store.Patch) error {
+func (cs *Credentials) hashValue(ctx context.Context, p store.Patch) error {
 	if hash, ok := p["credentialValue"].(Hashed); ok {
 		p["credentialValue"] = string(hash)
 		return nil
@@ -246,7 +276,7 @@ func (r *Registry) hashValue(ctx context.Context, p store.Patch) error {
 	if store.InChange(ctx) {
 		return errors.New("registry: a password is hashed before the change that it is part of")
 	}
-	hash, err := r.parts.Hasher.Hash(ctx, value)
+	hash, err := cs.hasher.Hash(ctx, value)
 	if err != nil {
 		return &model.Error{Code: model.CodeUnavailable, Err: err, Field: "credentialValue", Message: "unavailable: the credentialValue could not be hashed, send it again"}
 	}
@@ -254,8 +284,8 @@ func (r *Registry) hashValue(ctx context.Context, p store.Patch) error {
 	return nil
 }
 
-// checkCredential holds the fields against each other, with the values that the record will hold.
-func (r *Registry) checkCredential(tx store.Tx, d *DeviceCredential, changed store.Changed) error {
+// check holds the fields against each other, with the values that the record will hold.
+func (cs *Credentials) check(tx store.Tx, d *DeviceCredential, changed store.Changed) error {
 	if changed.Has("value_hash") && d.ValueHash != nil && d.Type != MQTTBasic && !IsKey(d.Type) {
 		return model.Invalid("credentialValue", "a credential of type %s has none", d.Type)
 	}
@@ -266,21 +296,21 @@ func (r *Registry) checkCredential(tx store.Tx, d *DeviceCredential, changed sto
 		return model.Invalid("credentialValue", "is required when the credential is no PSK any more")
 	}
 	if changed.Has("credential_type") || changed.Has("id_hash") {
-		if err := r.checkCertificateID(d); err != nil {
+		if err := cs.checkCertificateID(d); err != nil {
 			return err
 		}
 	}
 	if !changed.Has("device_id") {
 		return nil
 	}
-	return checkCount(tx, r.Credentials, d.TenantID, "device_id", d.DeviceID, d.ID, r.config.CredentialsPerDevice, "credentials of a device")
+	return checkCount(tx, cs.Kind, d.TenantID, "device_id", d.DeviceID, d.ID, cs.perDevice, "credentials of a device")
 }
 
-func (r *Registry) checkCertificateID(d *DeviceCredential) error {
+func (cs *Credentials) checkCertificateID(d *DeviceCredential) error {
 	if d.Type != X509Certificate {
 		return nil
 	}
-	id, err := r.CredentialID(d)
+	id, err := cs.ID(d)
 	if err != nil {
 		return err
 	}
@@ -295,17 +325,17 @@ func CheckCertificateID(id string) error {
 	return nil
 }
 
-// credentialChanged has what was verified by an older state of the credential forgotten.
-func (r *Registry) credentialChanged(c *store.Change, old, _ *DeviceCredential) error {
+// changed has what was verified by an older state of the credential forgotten.
+func (cs *Credentials) changed(c *store.Change, old, _ *DeviceCredential) error {
 	if old != nil {
-		r.forgetCredential(c, old.ID)
+		cs.verified.forget(c, 0, old.ID)
 	}
-	r.synced.after(c)
+	cs.synced.after(c)
 	return nil
 }
 
-// CredentialID opens the credential's id. Of an access token that is the secret itself.
-func (r *Registry) CredentialID(d *DeviceCredential) (string, error) {
+// ID opens the credential's id. Of an access token that is the secret itself.
+func (cs *Credentials) ID(d *DeviceCredential) (string, error) {
 	if d.IDSealed == "" { // a Weir above manages it, and keeps the id to itself
 		return "", nil
 	}
@@ -313,7 +343,7 @@ func (r *Registry) CredentialID(d *DeviceCredential) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%w: device_credentials %d: %w", store.ErrDamaged, d.ID, err)
 	}
-	id, err := r.parts.Sealer.Open(sealName(d.TenantID, d.Token), sealed)
+	id, err := cs.sealer.Open(sealName(d.TenantID, d.Token), sealed)
 	if err != nil {
 		return "", fmt.Errorf("device_credentials %d: %w", d.ID, err)
 	}

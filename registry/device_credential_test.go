@@ -15,7 +15,7 @@ import (
 
 func (b *bench) find(p *model.Principal, credentialType, id string) []store.CredentialRow {
 	b.Helper()
-	return must(b.FindCredentials(b.Context(), p.TenantID, credentialType, sha256.Sum256([]byte(id))))(b)
+	return must(b.Credentials.Find(b.Context(), p.TenantID, credentialType, sha256.Sum256([]byte(id))))(b)
 }
 
 func TestCredentialsAreFoundByTheHashOfTheirID(t *testing.T) {
@@ -38,12 +38,12 @@ func TestCredentialsAreFoundByTheHashOfTheirID(t *testing.T) {
 			t.Errorf("%s finds %+v", what, got)
 		}
 	}
-	if id := must(b.CredentialID(c))(t); id != secret {
+	if id := must(b.Credentials.ID(c))(t); id != secret {
 		t.Errorf("the id opens as %q", id)
 	}
 	moved := *c
 	moved.Token = "d"
-	if _, err := b.CredentialID(&moved); err == nil {
+	if _, err := b.Credentials.ID(&moved); err == nil {
 		t.Error("a sealed id opens in another credential's row")
 	}
 	for table, rows := range b.dump() {
@@ -129,7 +129,7 @@ func TestCredentialsAreForgottenWhenTheChangeCanBeRead(t *testing.T) {
 	must(b.Credentials.Create(ctx, acme, store.Patch{"token": "c", "deviceToken": "d", "credentialType": AccessToken,
 		"credentialId": "one", "enabled": true}))(t)
 	told := 0
-	b.parts.Invalidate = func(int64, int64) {
+	b.Devices.verified.invalidate = func(int64, int64) {
 		told++
 		if got := b.find(acme, AccessToken, "one"); got[0].Enabled {
 			t.Error("told of a change that a verifier could not see yet")
@@ -151,7 +151,7 @@ func TestABusyHasherRefusesAPassword(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Config{})
 	b.seed()
-	b.parts.Hasher = busyHasher{}
+	b.Credentials.hasher = busyHasher{}
 	b.unchanged("busy", func() {
 		_, err := b.Credentials.Create(t.Context(), acme, store.Patch{"token": "c", "deviceToken": "d", "credentialType": MQTTBasic,
 			"credentialId": "user", "credentialValue": "pw", "enabled": true})
@@ -263,23 +263,23 @@ func TestADeviceIsAddedWithItsAccessToken(t *testing.T) {
 	ctx := t.Context()
 	b.seed()
 	operator := &model.Principal{Kind: model.LocalOperator, Subject: "local", Tenant: "acme", TenantID: 1}
-	d, secret, err := b.AddDevice(ctx, operator, store.Patch{"token": "new", "deviceTypeToken": "t", "name": "New"})
+	d, secret, err := b.Devices.Add(ctx, operator, store.Patch{"token": "new", "deviceTypeToken": "t", "name": "New"})
 	if err != nil || len(secret) != 64 {
 		t.Fatalf("%v, secret %q", err, secret)
 	}
 	if got := b.find(acme, AccessToken, secret); len(got) != 1 || got[0].DeviceID != d.ID || !got[0].Enabled || got[0].ExpiresAt != 0 {
 		t.Errorf("found %+v", got)
 	}
-	second, err := b.IssueToken(ctx, operator, TokenRequest{Device: "new"})
+	second, err := b.Credentials.IssueToken(ctx, operator, TokenRequest{Device: "new"})
 	if err != nil || second.Secret == secret || second.Credential.DeviceID != d.ID || !model.ValidToken(second.Credential.Token) {
 		t.Errorf("second token: %+v, %v", second, err)
 	}
 	b.unchanged("refused", func() {
-		_, _, err := b.AddDevice(ctx, operator, store.Patch{"token": "new", "deviceTypeToken": "t"})
+		_, _, err := b.Devices.Add(ctx, operator, store.Patch{"token": "new", "deviceTypeToken": "t"})
 		b.refused("token in use", err, model.CodeConflict, "unique")
-		_, err = b.IssueToken(ctx, operator, TokenRequest{Device: "nope"})
+		_, err = b.Credentials.IssueToken(ctx, operator, TokenRequest{Device: "nope"})
 		b.refused("no device", err, model.CodeNotFound, `device "nope"`)
-		_, _, err = b.AddDevice(ctx, &model.Principal{Kind: model.LocalOperator}, store.Patch{"token": "x", "deviceTypeToken": "t"})
+		_, _, err = b.Devices.Add(ctx, &model.Principal{Kind: model.LocalOperator}, store.Patch{"token": "x", "deviceTypeToken": "t"})
 		b.refused("no tenant", err, model.CodeUnauthenticated, "unauthenticated")
 	})
 }

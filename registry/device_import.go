@@ -44,17 +44,17 @@ type EntryProblem struct {
 // errNothingMade takes back what an import has done to find out what is wrong.
 var errNothingMade = errors.New("registry: nothing is made")
 
-// ImportDevices makes all devices of an import in one change, or none: what stands against it is returned for all entries
+// Import makes all devices of an import in one change, or none: what stands against it is returned for all entries
 // at once. secrets holds the access token of each entry, "" where the entry brought its credential along.
-func (r *Registry) ImportDevices(ctx context.Context, by *model.Principal, in Import) (secrets []string, problems []EntryProblem, err error) {
+func (ds *Devices) Import(ctx context.Context, by *model.Principal, in Import) (secrets []string, problems []EntryProblem, err error) {
 	if len(in.Entries) > MaxImport {
 		return nil, nil, model.Errorf(model.CodeLimitExceeded, "one import makes at most %d devices, not %d", MaxImport, len(in.Entries))
 	}
-	im := &importing{r: r, Import: in}
+	im := &importing{ds: ds, Import: in}
 	if err := im.prepare(ctx, by); err != nil {
 		return nil, nil, err
 	}
-	err = r.mutate(ctx, by, func(c *store.Change) error {
+	err = ds.mutate(ctx, by, func(c *store.Change) error {
 		im.problems = slices.Clone(im.early)
 		if err := im.make(c); err != nil {
 			return err
@@ -75,7 +75,7 @@ func (r *Registry) ImportDevices(ctx context.Context, by *model.Principal, in Im
 
 // importing is an import on its way.
 type importing struct {
-	r *Registry
+	ds *Devices
 	Import
 	credentials []store.Patch // prepared
 	secrets     []string
@@ -90,9 +90,9 @@ func (im *importing) prepare(ctx context.Context, by *model.Principal) error {
 		device, _ := e.Device["token"].(string)
 		var err error
 		if e.Credential == nil {
-			im.secrets[i], im.credentials[i], err = im.r.Mint(ctx, by, device, nil)
+			im.secrets[i], im.credentials[i], err = im.ds.credentials.Mint(ctx, by, device, nil)
 		} else {
-			im.credentials[i], err = im.r.prepareGiven(ctx, by, device, e.Credential)
+			im.credentials[i], err = im.ds.credentials.prepareGiven(ctx, by, device, e.Credential)
 		}
 		if err != nil && !im.noted(&im.early, i, err) {
 			return err
@@ -102,22 +102,22 @@ func (im *importing) prepare(ctx context.Context, by *model.Principal) error {
 }
 
 // prepareGiven prepares a credential that an entry brings along; its token is a random UUID.
-func (r *Registry) prepareGiven(ctx context.Context, by *model.Principal, device string, given store.Patch) (store.Patch, error) {
-	token, err := r.NewUUID()
+func (cs *Credentials) prepareGiven(ctx context.Context, by *model.Principal, device string, given store.Patch) (store.Patch, error) {
+	token, err := cs.NewUUID()
 	if err != nil {
 		return nil, err
 	}
 	p := store.Patch{"token": token, "deviceToken": device, "enabled": true}
 	maps.Copy(p, given)
-	return r.Credentials.Prepared(ctx, by, p)
+	return cs.Prepared(ctx, by, p)
 }
 
 // make makes the entries, as far as nothing stands against them.
 func (im *importing) make(c *store.Change) error {
-	if _, err := im.r.ensureType(c, im.EnsureType); err != nil {
+	if _, err := im.ds.ensureType(c, im.EnsureType); err != nil {
 		return err
 	}
-	if err := im.r.admitDevices(c, int64(len(im.Entries))); err != nil {
+	if err := im.ds.admit(c, int64(len(im.Entries))); err != nil {
 		return err
 	}
 	taken, err := im.collisions(c)
@@ -137,19 +137,19 @@ func (im *importing) make(c *store.Change) error {
 }
 
 // ensureType makes a device type when there is none of its token; nil makes none.
-func (r *Registry) ensureType(c *store.Change, p store.Patch) (made bool, err error) {
+func (ds *Devices) ensureType(c *store.Change, p store.Patch) (made bool, err error) {
 	token, ok := p["token"].(string)
 	if !ok {
 		return false, nil
 	}
-	have, err := r.Types.Table.Get(c, c.By.TenantID, token)
+	have, err := ds.types.Table.Get(c, c.By.TenantID, token)
 	if err != nil || have != nil {
 		return false, err
 	}
-	if err := r.Types.Admit(c, 1); err != nil {
+	if err := ds.types.Admit(c, 1); err != nil {
 		return false, err
 	}
-	_, err = r.Types.Make(c, p)
+	_, err = ds.types.Make(c, p)
 	return err == nil, err
 }
 
@@ -174,7 +174,7 @@ func (im *importing) one(c *store.Change, i int, taken []string, bad bool) error
 func (im *importing) credential(c *store.Change, i int) error {
 	p := maps.Clone(im.credentials[i])
 	for range len(p) {
-		_, err := im.r.Credentials.Make(c, p)
+		_, err := im.ds.credentials.Make(c, p)
 		if err == nil || !im.noted(&im.problems, i, err) {
 			return err
 		}
@@ -196,11 +196,11 @@ func (im *importing) device(c *store.Change, i int, p store.Patch) (*Device, err
 	for range len(im.Entries[i].Device) + 1 {
 		if p["token"] == nil {
 			var err error
-			if p["token"], err = im.r.NewUUID(); err != nil { // a stand-in: this import comes to nothing
+			if p["token"], err = im.ds.credentials.NewUUID(); err != nil { // a stand-in: this import comes to nothing
 				return nil, err
 			}
 		}
-		d, err := im.r.Devices.Make(c, p)
+		d, err := im.ds.Make(c, p)
 		if err == nil {
 			return d, nil
 		}
@@ -213,7 +213,7 @@ func (im *importing) device(c *store.Change, i int, p store.Patch) (*Device, err
 		}
 		delete(p, refused)
 		if refused == "deviceTypeToken" {
-			other, err := im.r.Types.Table.First(c, c.By.TenantID)
+			other, err := im.ds.types.Table.First(c, c.By.TenantID)
 			if err != nil || other == nil {
 				return nil, err
 			}
@@ -270,17 +270,17 @@ func (im *importing) collisions(c *store.Change) ([][]string, error) {
 func (im *importing) have(c *store.Change, field string, values []string) (map[string]bool, error) {
 	switch field {
 	case "token":
-		ds, err := im.r.Devices.Table.ByToken(c, c.By.TenantID, values)
+		ds, err := im.ds.Table.ByToken(c, c.By.TenantID, values)
 		return setOf(ds, func(d *Device) string { return d.Token }), err
 	case "externalId":
-		ds, err := im.r.Devices.Table.By(c, c.By.TenantID, "external_id", anys(values)...)
+		ds, err := im.ds.Table.By(c, c.By.TenantID, "external_id", anys(values)...)
 		return setOf(ds, func(d *Device) string { return text(d.ExternalID) }), err
 	}
 	hashes := make([]string, len(values))
 	for i, v := range values {
 		_, hashes[i], _ = strings.Cut(v, " ")
 	}
-	cs, err := im.r.Credentials.Table.By(c, c.By.TenantID, "id_hash", anys(hashes)...)
+	cs, err := im.ds.credentials.Table.By(c, c.By.TenantID, "id_hash", anys(hashes)...)
 	return setOf(cs, func(d *DeviceCredential) string { return d.Type + " " + d.IDHash }), err
 }
 
@@ -328,17 +328,17 @@ func anys(values []string) []any {
 	return out
 }
 
-// DeleteDevices removes devices in one change, all of them, or none when one does not exist, and returns their number.
-func (r *Registry) DeleteDevices(ctx context.Context, by *model.Principal, tokens []string) (int, error) {
+// DeleteAll removes devices in one change, all of them, or none when one does not exist, and returns their number.
+func (ds *Devices) DeleteAll(ctx context.Context, by *model.Principal, tokens []string) (int, error) {
 	tokens = unique(tokens)
-	err := r.mutate(ctx, by, func(c *store.Change) error {
+	err := ds.mutate(ctx, by, func(c *store.Change) error {
 		for _, token := range tokens {
-			deleted, err := r.Devices.Remove(c, token)
+			deleted, err := ds.Remove(c, token)
 			if err != nil {
 				return err
 			}
 			if !deleted {
-				return model.NotFound(r.Devices.Name(), token)
+				return model.NotFound(ds.Name(), token)
 			}
 		}
 		return nil

@@ -33,12 +33,12 @@ func TestAnImportMakesItsDevicesWithWhatTheyProveThemselvesBy(t *testing.T) {
 	entries := []Entry{entry("i1", "t", "name", "One", "externalId", "SN 1"), entry("i2", "fresh"),
 		proven(entry("i3", "t"), "credentialType", MQTTBasic, "credentialId", "user", "credentialValue", "password")}
 	b.unchanged("dry run", func() {
-		_, problems, err := b.ImportDevices(ctx, acme, Import{Entries: entries, EnsureType: store.Patch{"token": "fresh"}, DryRun: true})
+		_, problems, err := b.Devices.Import(ctx, acme, Import{Entries: entries, EnsureType: store.Patch{"token": "fresh"}, DryRun: true})
 		if err != nil || len(problems) > 0 {
 			t.Errorf("%v, %v", problems, err)
 		}
 	})
-	secrets, problems, err := b.ImportDevices(ctx, acme, Import{Entries: entries, EnsureType: store.Patch{"token": "fresh"}})
+	secrets, problems, err := b.Devices.Import(ctx, acme, Import{Entries: entries, EnsureType: store.Patch{"token": "fresh"}})
 	if err != nil || len(problems) > 0 || len(secrets) != 3 || len(secrets[0]) != 64 || secrets[2] != "" || secrets[0] == secrets[1] {
 		t.Fatalf("%d secrets, %v, %v", len(secrets), problems, err)
 	}
@@ -79,7 +79,7 @@ func TestAnImpossibleImportReportsEveryErrorAndCreatesNothing(t *testing.T) {
 		proven(entry("z4", "t"), "credentialValue", "p"),
 	}
 	b.unchanged("import", func() {
-		secrets, problems, err := b.ImportDevices(ctx, acme, Import{Entries: entries, EnsureType: store.Patch{"token": "fresh"}})
+		secrets, problems, err := b.Devices.Import(ctx, acme, Import{Entries: entries, EnsureType: store.Patch{"token": "fresh"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,9 +108,9 @@ func TestAnImportKeepsToTheCeilingAndToItsOwnBound(t *testing.T) {
 	b := newBench(t, Config{DeviceSettings: DeviceSettings{DevicesPerTenant: 2}})
 	b.seed()
 	b.unchanged("ceiling", func() {
-		_, _, err := b.ImportDevices(t.Context(), acme, Import{Entries: []Entry{entry("a", "t"), entry("b", "t")}})
+		_, _, err := b.Devices.Import(t.Context(), acme, Import{Entries: []Entry{entry("a", "t"), entry("b", "t")}})
 		b.refused("ceiling", err, model.CodeLimitExceeded, "at most 2 devices")
-		_, _, err = b.ImportDevices(t.Context(), acme, Import{Entries: make([]Entry, MaxImport+1)})
+		_, _, err = b.Devices.Import(t.Context(), acme, Import{Entries: make([]Entry, MaxImport+1)})
 		b.refused("bound", err, model.CodeLimitExceeded, "at most 20000 devices")
 	})
 }
@@ -121,10 +121,10 @@ func TestDevicesGoTogetherOrNotAtAll(t *testing.T) {
 	b.seed()
 	must(b.Devices.Create(t.Context(), acme, store.Patch{"token": "e", "deviceTypeToken": "t"}))(t)
 	b.unchanged("one is not there", func() {
-		_, err := b.DeleteDevices(t.Context(), acme, []string{"d", "nope"})
+		_, err := b.Devices.DeleteAll(t.Context(), acme, []string{"d", "nope"})
 		b.refused("one is not there", err, model.CodeNotFound, `device "nope"`)
 	})
-	if n, err := b.DeleteDevices(t.Context(), acme, []string{"d", "e", "d"}); n != 2 || err != nil {
+	if n, err := b.Devices.DeleteAll(t.Context(), acme, []string{"d", "e", "d"}); n != 2 || err != nil {
 		t.Errorf("%d removed, %v", n, err)
 	}
 	if have := must(b.Devices.ByToken(t.Context(), acme, []string{"d", "e"}))(t); len(have) > 0 {
@@ -141,7 +141,7 @@ func TestAccessTokensAreReplacedAndLentOnesGoWhenTheirTimeIsOver(t *testing.T) {
 	issue := func(q TokenRequest) *IssuedToken {
 		t.Helper()
 		q.Device = "d"
-		return must(b.IssueToken(ctx, acme, q))(t)
+		return must(b.Credentials.IssueToken(ctx, acme, q))(t)
 	}
 	first := issue(TokenRequest{}).Secret
 	now := model.Micros(b.now.Load())

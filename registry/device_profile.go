@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"weir/model"
 	"weir/store"
 	"weir/store/entity"
@@ -25,15 +27,45 @@ type DeviceProfile struct {
 	ManagedBy *string `store:"managed_by" gql:"managedBy"`
 }
 
-func (r *Registry) deviceProfiles() *entity.Kind[DeviceProfile] {
-	r.versions = r.profileVersions()
-	return entity.New(r.base(), entity.Desc[DeviceProfile]{
+// Profiles are the device profiles of all tenants with their parts, and the versions that were published of them.
+type Profiles struct {
+	*entity.Kind[DeviceProfile]
+	metrics   *entity.Kind[MetricDefinition]
+	commands  *entity.Kind[CommandDefinition]
+	rules     *entity.Kind[DetectionRule]
+	versions  *entity.Versions[DeviceProfile, Snapshot]
+	store     store.Store
+	bounds    profileBounds
+	limits    func() *DeviceSettings
+	validator Validator
+	publishes *prometheus.CounterVec // by outcome
+	pruned    prometheus.Counter     // versions that a publish removed
+	// What profiles are tied to: the types that adopt them, and what their rules name.
+	types  *entity.Kind[DeviceType]
+	groups *Groups
+	fences *Fences
+	keys   *AttributeKeys
+}
+
+// profileBounds are how many there may be: of a profile, and of the rules that run for a tenant.
+type profileBounds struct {
+	metrics, commands, rules, versions int64
+	rulesOfTenant                      int64
+}
+
+// describe makes the kinds.
+func (ps *Profiles) describe(b entity.Base) {
+	ps.versions = ps.describeVersions()
+	ps.metrics = ps.describeMetrics(b)
+	ps.commands = ps.describeCommands(b)
+	ps.rules = ps.describeRules(b)
+	ps.Kind = entity.New(b, entity.Desc[DeviceProfile]{
 		Kind: "device profile", Type: "DeviceProfile", Plural: "deviceProfiles", Area: area, Table: "device_profiles",
-		Read: mayRead, Write: mayWrite, Rename: r.checkRenamable, Versions: r.versions,
+		Read: mayRead, Write: mayWrite, Rename: ps.checkRenamable, Versions: ps.versions,
 		Valid: (*DeviceProfile).check,
-		Admit: admitRows(func() *entity.Kind[DeviceProfile] { return r.Profiles }, "limits.device_profiles_per_tenant",
-			func() int64 { return r.perTenant.Load().ProfilesPerTenant }),
-		Views: profileViews, Removing: r.removingProfile,
+		Admit: admitRows(func() *entity.Kind[DeviceProfile] { return ps.Kind }, "limits.device_profiles_per_tenant",
+			func() int64 { return ps.limits().ProfilesPerTenant }),
+		Views: profileViews, Removing: ps.removing,
 	})
 }
 
@@ -77,25 +109,25 @@ func profileViews(_ *store.Change, old, p *DeviceProfile) []entity.View {
 
 // checkRenamable: the token of a published profile is part of the ids of its rules, that of an adopted one may be known
 // outside.
-func (r *Registry) checkRenamable(tx store.Tx, p *DeviceProfile) error {
+func (ps *Profiles) checkRenamable(tx store.Tx, p *DeviceProfile) error {
 	if p.ActiveVersion != nil {
-		return model.InUse(r.Profiles.Name(), p.Token, "published version")
+		return model.InUse(ps.Name(), p.Token, "published version")
 	}
-	n, err := r.Types.Table.Count(tx, p.TenantID, store.Eq("profile_id", p.ID))
+	n, err := ps.types.Table.Count(tx, p.TenantID, store.Eq("profile_id", p.ID))
 	if err == nil && n > 0 {
-		err = model.InUse(r.Profiles.Name(), p.Token, r.Types.Name())
+		err = model.InUse(ps.Name(), p.Token, ps.types.Name())
 	}
 	return err
 }
 
 // TypeCounts returns how many device types have adopted each of the profiles; those that none has are left out.
-func (r *Registry) TypeCounts(ctx context.Context, by *model.Principal, profiles []int64) (counts map[int64]int64, err error) {
+func (ps *Profiles) TypeCounts(ctx context.Context, by *model.Principal, profiles []int64) (counts map[int64]int64, err error) {
 	tenant, err := entity.TenantOf(by)
 	if err != nil {
 		return nil, err
 	}
-	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) (err error) {
-		counts, err = r.Types.Table.CountBy(tx, tenant, "profile_id", profiles...)
+	err = store.Read(ctx, ps.store, func(tx store.Tx) (err error) {
+		counts, err = ps.types.Table.CountBy(tx, tenant, "profile_id", profiles...)
 		return err
 	})
 	return counts, err

@@ -118,7 +118,7 @@ func TestAFailingRemovalKeepsTheDevice(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Config{})
 	b.seed()
-	b.parts.Removals = append(b.parts.Removals, func(store.Tx, int64, int64) error { return model.Errorf(model.CodeUnavailable, "no") })
+	b.Devices.removals = append(b.Devices.removals, func(store.Tx, int64, int64) error { return model.Errorf(model.CodeUnavailable, "no") })
 	b.unchanged("delete", func() {
 		_, err := b.Devices.Delete(t.Context(), acme, "d")
 		b.refused("delete", err, model.CodeUnavailable, "no")
@@ -133,7 +133,7 @@ func TestDevicesAreMadeInBulk(t *testing.T) {
 	b := newBench(t, Config{})
 	ctx := t.Context()
 	_, typ, _ := b.seed()
-	devices := must(b.CreateDevices(ctx, acme, Bulk{Type: "t", Count: 3, StartIndex: new(int64(9)), TokenTemplate: "pump-{n:03d}",
+	devices := must(b.Devices.CreateBulk(ctx, acme, Bulk{Type: "t", Count: 3, StartIndex: new(int64(9)), TokenTemplate: "pump-{n:03d}",
 		NameTemplate: new("Pump {n}"), ExternalIDTemplate: new("sn:{n}/{random}"), Metadata: new(`{"a":1}`)}))(t)
 	var got []string
 	for _, d := range devices {
@@ -148,7 +148,7 @@ func TestDevicesAreMadeInBulk(t *testing.T) {
 	if n := len(b.views()); n != 3 {
 		t.Errorf("%d view changes, want 3", n)
 	}
-	if many := must(b.CreateDevices(ctx, acme, Bulk{Type: "t", Count: 1000, TokenTemplate: "m{n}"}))(t); len(many) != 1000 || many[0].Token != "m1" {
+	if many := must(b.Devices.CreateBulk(ctx, acme, Bulk{Type: "t", Count: 1000, TokenTemplate: "m{n}"}))(t); len(many) != 1000 || many[0].Token != "m1" {
 		t.Errorf("%d devices, the first %q", len(many), many[0].Token)
 	}
 }
@@ -181,13 +181,13 @@ func TestBulkCreatesAllDevicesOrNone(t *testing.T) {
 		b.unchanged(what, func() {
 			q := good
 			c.change(&q)
-			_, err := b.CreateDevices(t.Context(), acme, q)
+			_, err := b.Devices.CreateBulk(t.Context(), acme, q)
 			b.refused(what, err, c.code, c.text)
 		})
 	}
 	one := good
 	one.Count, one.ExternalIDTemplate = 1, new("sn")
-	must(b.CreateDevices(t.Context(), acme, one))(t)
+	must(b.Devices.CreateBulk(t.Context(), acme, one))(t)
 }
 
 func TestATenantHasAtMostItsCeilingOfDevices(t *testing.T) {
@@ -196,7 +196,7 @@ func TestATenantHasAtMostItsCeilingOfDevices(t *testing.T) {
 	ctx := t.Context()
 	b.seed()
 	bulk := func(p *model.Principal, n int64) error {
-		_, err := b.CreateDevices(ctx, p, Bulk{Type: "t", Count: n, TokenTemplate: "b{n}"})
+		_, err := b.Devices.CreateBulk(ctx, p, Bulk{Type: "t", Count: n, TokenTemplate: "b{n}"})
 		return err
 	}
 	b.unchanged("bulk over the ceiling", func() { b.refused("bulk", bulk(acme, 3), model.CodeLimitExceeded, "devices_per_tenant") })
@@ -206,7 +206,7 @@ func TestATenantHasAtMostItsCeilingOfDevices(t *testing.T) {
 	b.unchanged("one over the ceiling", func() {
 		_, err := b.Devices.Create(ctx, acme, store.Patch{"token": "more", "deviceTypeToken": "t"})
 		b.refused("one", err, model.CodeLimitExceeded, "devices_per_tenant")
-		_, _, err = b.AddDevice(ctx, acme, store.Patch{"token": "more", "deviceTypeToken": "t"})
+		_, _, err = b.Devices.Add(ctx, acme, store.Patch{"token": "more", "deviceTypeToken": "t"})
 		b.refused("add", err, model.CodeLimitExceeded, "devices_per_tenant")
 	})
 	must(b.Types.Create(ctx, other, store.Patch{"token": "t"}))(t)
@@ -241,7 +241,7 @@ func TestAnExternalIDIsUniqueInATenantWhenPresent(t *testing.T) {
 		_, err := b.Devices.Update(ctx, acme, "n1", store.Patch{"name": "x", "externalId": id})
 		b.refused("update", err, model.CodeConflict, "unique")
 	})
-	if got := must(b.DevicesByExternalID(ctx, acme, []string{id, id, "unknown"}))(t); len(got) != 1 || got[0].Token != "a" {
+	if got := must(b.Devices.ByExternalID(ctx, acme, []string{id, id, "unknown"}))(t); len(got) != 1 || got[0].Token != "a" {
 		t.Errorf("by external id: %v", got)
 	}
 }

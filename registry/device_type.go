@@ -30,13 +30,14 @@ type DeviceType struct {
 	ManagedBy *string `store:"managed_by" gql:"managedBy"`
 }
 
-func (r *Registry) deviceTypes() *entity.Kind[DeviceType] {
-	return entity.New(r.base(), entity.Desc[DeviceType]{
+func deviceTypes(b entity.Base, limits func() *DeviceSettings) (kind *entity.Kind[DeviceType]) {
+	kind = entity.New(b, entity.Desc[DeviceType]{
 		Kind: "device type", Type: "DeviceType", Plural: "deviceTypes", Area: area, Table: "device_types", Read: mayRead, Write: mayWrite,
-		Admit: admitRows(func() *entity.Kind[DeviceType] { return r.Types }, "limits.device_types_per_tenant",
-			func() int64 { return r.perTenant.Load().TypesPerTenant }),
+		Admit: admitRows(func() *entity.Kind[DeviceType] { return kind }, "limits.device_types_per_tenant",
+			func() int64 { return limits().TypesPerTenant }),
 		Views: typeViews,
 	})
+	return kind
 }
 
 // profile returns the row id of the type's profile, 0 for none.

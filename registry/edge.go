@@ -1,11 +1,12 @@
 package registry
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/model"
 	"weir/store"
@@ -28,28 +29,45 @@ type Edge struct {
 	Metadata *string `store:"metadata,clear,json,max=65536" gql:"metadata"`
 }
 
-func (r *Registry) edges() *entity.Kind[Edge] {
-	return entity.New(r.base(), entity.Desc[Edge]{
+// Edges are the edges of all tenants: for whom they speak, what they have said, and what they are told.
+type Edges struct {
+	*entity.Kind[Edge]
+	access
+	vault     *store.Vault           // nil: there is no carry key
+	found     *prometheus.CounterVec // by finding
+	scopes    *scopes
+	carry     carryKeys
+	synced    *edgeChanges
+	devices   *entity.Kind[Device]
+	adoptions *Adoptions
+	types     *entity.Kind[DeviceType]
+	groups    *Groups
+	profiles  *Profiles
+}
+
+// describe makes the kind.
+func (es *Edges) describe(b entity.Base) {
+	es.Kind = entity.New(b, entity.Desc[Edge]{
 		Kind: "edge", Type: "Edge", Plural: "edges", Area: area, Table: "edges_of_sites",
-		Read: mayRead, Write: mayWrite, Check: r.checkEdge, Changed: r.edgeChanged,
+		Read: mayRead, Write: mayWrite, Check: es.check, Changed: es.changed,
 	})
 }
 
-// checkEdge refuses a group of anything but devices.
-func (r *Registry) checkEdge(tx store.Tx, e *Edge, _ store.Changed) error {
+// check refuses a group of anything but devices.
+func (es *Edges) check(tx store.Tx, e *Edge, _ store.Changed) error {
 	if e.GroupID == nil {
 		return nil
 	}
-	groups, err := r.Groups.Table.By(tx, e.TenantID, "id", *e.GroupID)
+	groups, err := es.groups.Table.By(tx, e.TenantID, "id", *e.GroupID)
 	if err == nil && len(groups) == 1 && groups[0].MemberType != EntityDevice {
 		return model.Invalid("groupToken", "is a group of %s, not of devices", groups[0].MemberType)
 	}
 	return err
 }
 
-func (r *Registry) edgeChanged(c *store.Change, _, _ *Edge) error {
-	c.OnCommit(r.scopes.forget)
-	r.synced.after(c)
+func (es *Edges) changed(c *store.Change, _, _ *Edge) error {
+	c.OnCommit(es.scopes.forget)
+	es.synced.after(c)
 	return nil
 }
 
@@ -98,15 +116,15 @@ func (s *scopes) forget() {
 }
 
 // IsEdge reports whether a device is an edge. It reads the store after a change of an edge only: each connection asks.
-func (r *Registry) IsEdge(ctx context.Context, device model.Binding) (bool, error) {
-	s := r.scopes
+func (es *Edges) IsEdge(ctx context.Context, device model.Binding) (bool, error) {
+	s := es.scopes
 	s.mu.Lock()
 	all, began := s.all, s.changes
 	s.mu.Unlock()
 	if all != nil {
 		return all[device.DeviceID], nil
 	}
-	if err := store.Read(ctx, cmp.Or(r.parts.Devices, r.parts.Store), func(tx store.Tx) (err error) {
+	if err := store.Read(ctx, es.waiting, func(tx store.Tx) (err error) {
 		all, err = store.EdgeDevices(tx)
 		return err
 	}); err != nil {
@@ -120,8 +138,8 @@ func (r *Registry) IsEdge(ctx context.Context, device model.Binding) (bool, erro
 	return all[device.DeviceID], nil
 }
 
-func (r *Registry) scopeOf(ctx context.Context, device model.Binding) (edgeScope, error) {
-	s := r.scopes
+func (es *Edges) scopeOf(ctx context.Context, device model.Binding) (edgeScope, error) {
+	s := es.scopes
 	now := time.Now()
 	s.mu.Lock()
 	known, ok := s.edges[device.DeviceID]
@@ -131,7 +149,7 @@ func (r *Registry) scopeOf(ctx context.Context, device model.Binding) (edgeScope
 		return known, nil
 	}
 	known = edgeScope{until: now.Add(scopeFor)}
-	if err := store.Read(ctx, cmp.Or(r.parts.Devices, r.parts.Store), func(tx store.Tx) error { return r.readScope(tx, device, &known) }); err != nil {
+	if err := store.Read(ctx, es.waiting, func(tx store.Tx) error { return es.readScope(tx, device, &known) }); err != nil {
 		return edgeScope{}, err
 	}
 	s.mu.Lock()
@@ -145,8 +163,8 @@ func (r *Registry) scopeOf(ctx context.Context, device model.Binding) (edgeScope
 	return known, nil
 }
 
-func (r *Registry) readScope(tx store.Tx, device model.Binding, s *edgeScope) error {
-	rows, err := r.Edges.Table.By(tx, device.TenantID, "device_id", device.DeviceID)
+func (es *Edges) readScope(tx store.Tx, device model.Binding, s *edgeScope) error {
+	rows, err := es.Table.By(tx, device.TenantID, "device_id", device.DeviceID)
 	if err != nil {
 		return err
 	}
@@ -158,7 +176,7 @@ func (r *Registry) readScope(tx store.Tx, device model.Binding, s *edgeScope) er
 		if e.GroupID == nil {
 			s.all = true
 		} else {
-			groups, err := r.Groups.Table.By(tx, device.TenantID, "id", *e.GroupID)
+			groups, err := es.groups.Table.By(tx, device.TenantID, "id", *e.GroupID)
 			if err != nil {
 				return err
 			}
@@ -167,7 +185,7 @@ func (r *Registry) readScope(tx store.Tx, device model.Binding, s *edgeScope) er
 			}
 		}
 		if e.TypeID != nil {
-			types, err := r.Types.Table.By(tx, device.TenantID, "id", *e.TypeID)
+			types, err := es.types.Table.By(tx, device.TenantID, "id", *e.TypeID)
 			if err != nil {
 				return err
 			}
@@ -182,15 +200,15 @@ func (r *Registry) readScope(tx store.Tx, device model.Binding, s *edgeScope) er
 // Behind returns the device of a name that an edge speaks for: the one with that token, else the one with that external id. Where the edge speaks for all devices of its tenant, makes none, and there is none
 // of that name, or none could be made because of a limit, the binding has the name and no row id. The error is ErrNoEdge, ErrOutOfScope, or a
 // fault of the store. A device that was made has to be a member of the group, too. A member that has left the group of an edge is out of its scope within five seconds.
-func (r *Registry) Behind(ctx context.Context, edge model.Binding, device string) (model.Binding, error) {
-	s, err := r.scopeOf(ctx, edge)
+func (es *Edges) Behind(ctx context.Context, edge model.Binding, device string) (model.Binding, error) {
+	s, err := es.scopeOf(ctx, edge)
 	if err != nil {
 		return model.Binding{}, err
 	}
 	if !s.edge {
 		return model.Binding{}, ErrNoEdge
 	}
-	b, _, err := r.Adopt(ctx, Adoption{Tenant: edge.Tenant, TenantID: edge.TenantID, ExternalID: device, TokenFirst: true,
+	b, _, err := es.adoptions.Adopt(ctx, Adoption{Tenant: edge.Tenant, TenantID: edge.TenantID, ExternalID: device, TokenFirst: true,
 		Make: s.typ != "", Plain: true, DeviceType: s.typ}) // the events of a device may name it
 	switch {
 	case errors.Is(err, ErrNotAdopted) && !s.all:
@@ -200,12 +218,12 @@ func (r *Registry) Behind(ctx context.Context, edge model.Binding, device string
 	case err != nil || s.all:
 		return b, err
 	}
-	return b, r.inScope(ctx, edge, s.groups, b)
+	return b, es.inScope(ctx, edge, s.groups, b)
 }
 
 // inScope refuses a device that is a member of none of the groups of an edge.
-func (r *Registry) inScope(ctx context.Context, edge model.Binding, groups []string, b model.Binding) error {
-	s, key := r.scopes, [2]int64{edge.DeviceID, b.DeviceID}
+func (es *Edges) inScope(ctx context.Context, edge model.Binding, groups []string, b model.Binding) error {
+	s, key := es.scopes, [2]int64{edge.DeviceID, b.DeviceID}
 	now := time.Now()
 	s.mu.Lock()
 	until, ok := s.members[key]
@@ -215,9 +233,9 @@ func (r *Registry) inScope(ctx context.Context, edge model.Binding, groups []str
 		return nil
 	}
 	found := false
-	err := store.Read(ctx, cmp.Or(r.parts.Devices, r.parts.Store), func(tx store.Tx) error {
+	err := store.Read(ctx, es.waiting, func(tx store.Tx) error {
 		for _, group := range groups {
-			rows, err := r.Devices.Table.Select(tx, b.TenantID, "id", store.Eq("id", b.DeviceID), r.inGroup(group))
+			rows, err := es.devices.Table.Select(tx, b.TenantID, "id", store.Eq("id", b.DeviceID), es.groups.inGroup(group))
 			if err != nil {
 				return err
 			}

@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -27,21 +26,21 @@ type carryKeys struct {
 }
 
 // CarryKey returns the carry key of the instance, which the first call makes. Errors are those of the store and of the vault.
-func (r *Registry) CarryKey(ctx context.Context) (*carry.PrivateKey, error) {
-	if r.parts.Vault == nil {
+func (es *Edges) CarryKey(ctx context.Context) (*carry.PrivateKey, error) {
+	if es.vault == nil {
 		return nil, nil
 	}
-	r.carry.mu.Lock()
-	defer r.carry.mu.Unlock()
-	if r.carry.key != nil {
-		return r.carry.key, nil
+	es.carry.mu.Lock()
+	defer es.carry.mu.Unlock()
+	if es.carry.key != nil {
+		return es.carry.key, nil
 	}
 	var secret []byte
 	read := func(tx store.Tx) (err error) {
-		secret, _, err = r.parts.Vault.Get(tx, carryKeyName)
+		secret, _, err = es.vault.Get(tx, carryKeyName)
 		return err
 	}
-	err := store.Read(ctx, r.parts.Store, read)
+	err := store.Read(ctx, es.store, read)
 	if err == nil && secret == nil {
 		fresh, err := carry.NewPrivateKey()
 		if err != nil {
@@ -51,12 +50,12 @@ func (r *Registry) CarryKey(ctx context.Context) (*carry.PrivateKey, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := r.parts.Writer.Mutate(ctx, model.Service("edge", "", 0), func(c *store.Change) error {
+		if err := es.writer.Mutate(ctx, model.Service("edge", "", 0), func(c *store.Change) error {
 			if err := read(c); err != nil || secret != nil { // another node was quicker
 				return err
 			}
 			secret = made
-			return r.parts.Vault.Put(c, carryKeyName, secret)
+			return es.vault.Put(c, carryKeyName, secret)
 		}); err != nil {
 			return nil, err
 		}
@@ -68,14 +67,14 @@ func (r *Registry) CarryKey(ctx context.Context) (*carry.PrivateKey, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the carry key of the edges is damaged: %w", err)
 	}
-	r.carry.key = key
+	es.carry.key = key
 	return key, nil
 }
 
-// EdgeOf returns the device of a token where it is an edge that may speak for devices. The error is ErrNoEdge or a fault of the store.
-func (r *Registry) EdgeOf(ctx context.Context, tenant string, tenantID int64, device string) (b model.Binding, err error) {
-	err = store.Read(ctx, cmp.Or(r.parts.Devices, r.parts.Store), func(tx store.Tx) error {
-		d, err := r.Devices.Table.Get(tx, tenantID, device)
+// Of returns the device of a token where it is an edge that may speak for devices. The error is ErrNoEdge or a fault of the store.
+func (es *Edges) Of(ctx context.Context, tenant string, tenantID int64, device string) (b model.Binding, err error) {
+	err = store.Read(ctx, es.waiting, func(tx store.Tx) error {
+		d, err := es.devices.Table.Get(tx, tenantID, device)
 		if err == nil && d == nil {
 			err = ErrNoEdge
 		}
@@ -88,7 +87,7 @@ func (r *Registry) EdgeOf(ctx context.Context, tenant string, tenantID int64, de
 	if err != nil {
 		return b, err
 	}
-	s, err := r.scopeOf(ctx, b)
+	s, err := es.scopeOf(ctx, b)
 	if err == nil && !s.edge {
 		err = ErrNoEdge
 	}
@@ -97,8 +96,8 @@ func (r *Registry) EdgeOf(ctx context.Context, tenant string, tenantID int64, de
 
 // MayCarry refuses what was carried from an installation that was on another machine before: of two copies of an installation nobody can say which
 // messages have a number.
-func (r *Registry) MayCarry(ctx context.Context, edge model.Binding, install, machine string) error {
-	return store.Read(ctx, cmp.Or(r.parts.Devices, r.parts.Store), func(tx store.Tx) error {
+func (es *Edges) MayCarry(ctx context.Context, edge model.Binding, install, machine string) error {
+	return store.Read(ctx, es.waiting, func(tx store.Tx) error {
 		all, err := installs.Of(tx, edge.DeviceID)
 		if err != nil {
 			return err
@@ -113,10 +112,10 @@ func (r *Registry) MayCarry(ctx context.Context, edge model.Binding, install, ma
 	})
 }
 
-// EdgeCarried notes which numbers of an installation were carried by hand, by epoch. They are in the log.
-func (r *Registry) EdgeCarried(ctx context.Context, edge model.Binding, install, machine string, numbers map[uint32]ranges.Set) error {
+// Carried notes which numbers of an installation were carried by hand, by epoch. They are in the log.
+func (es *Edges) Carried(ctx context.Context, edge model.Binding, install, machine string, numbers map[uint32]ranges.Set) error {
 	by := model.Service("edge", edge.Tenant, edge.TenantID, model.DeviceRead, model.DeviceWrite)
-	return r.mutate(ctx, by, func(c *store.Change) error {
+	return es.mutate(ctx, by, func(c *store.Change) error {
 		c.Unjournaled()
 		all, err := installs.Of(c, edge.DeviceID)
 		if err != nil {

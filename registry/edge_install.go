@@ -63,13 +63,13 @@ type EdgeRange struct {
 	Last  string `gql:"last"`
 }
 
-// EdgeSaid takes in what an edge says of itself, and returns the answer to a hello. above are the numbers of its epoch that are here, and complete
+// Said takes in what an edge says of itself, and returns the answer to a hello. above are the numbers of its epoch that are here, and complete
 // says that they are all. Errors are those of the store.
-func (r *Registry) EdgeSaid(ctx context.Context, edge model.Binding, h *edgewire.Hello, above ranges.Set, complete bool) (*edgewire.Welcome, error) {
+func (es *Edges) Said(ctx context.Context, edge model.Binding, h *edgewire.Hello, above ranges.Set, complete bool) (*edgewire.Welcome, error) {
 	w := &edgewire.Welcome{Kind: edgewire.KindWelcome, Nonce: h.Nonce, Partitions: 1, Complete: complete, Ranges: above.Fold(edgewire.MaxRanges)}
 	by := model.Service("edge", edge.Tenant, edge.TenantID, model.DeviceRead, model.DeviceWrite)
 	var noted []string
-	err := r.mutate(ctx, by, func(c *store.Change) error {
+	err := es.mutate(ctx, by, func(c *store.Change) error {
 		noted, w.Renew, w.Carried = nil, "", nil
 		c.Unjournaled()
 		now := c.At
@@ -142,7 +142,7 @@ func (r *Registry) EdgeSaid(ctx context.Context, edge model.Binding, h *edgewire
 		return nil, err
 	}
 	for _, finding := range noted {
-		r.m.edges.WithLabelValues(finding).Inc()
+		es.found.WithLabelValues(finding).Inc()
 	}
 	if h.Kind != edgewire.KindHello {
 		return nil, nil
@@ -222,10 +222,10 @@ func encode(v any) string {
 	return string(b)
 }
 
-// EdgeStateOf returns what is known of an edge's installation, nil where none has said anything yet.
-func (r *Registry) EdgeStateOf(ctx context.Context, e *Edge) (*EdgeState, error) {
+// StateOf returns what is known of an edge's installation, nil where none has said anything yet.
+func (es *Edges) StateOf(ctx context.Context, e *Edge) (*EdgeState, error) {
 	var all []*installs.Install
-	if err := store.Read(ctx, cmp.Or(r.parts.Devices, r.parts.Store), func(tx store.Tx) (err error) {
+	if err := store.Read(ctx, es.waiting, func(tx store.Tx) (err error) {
 		all, err = installs.Of(tx, e.DeviceID)
 		return err
 	}); err != nil || len(all) == 0 {

@@ -30,7 +30,7 @@ func TestWhatAnEdgeSaysOfItself(t *testing.T) {
 	}
 	says := func(h *edgewire.Hello, above ranges.Set, renewed bool) *edgewire.Welcome {
 		t.Helper()
-		w, err := b.EdgeSaid(ctx, bound, h, above, true)
+		w, err := b.Edges.Said(ctx, bound, h, above, true)
 		if err != nil || (w.Renew != "") != renewed || w.Nonce != "n" || w.Partitions != 1 {
 			t.Fatalf("%+v, %v", w, err)
 		}
@@ -38,13 +38,13 @@ func TestWhatAnEdgeSaysOfItself(t *testing.T) {
 	}
 	state := func(install string, findings ...string) *EdgeState {
 		t.Helper()
-		s, err := b.EdgeStateOf(ctx, e)
+		s, err := b.Edges.StateOf(ctx, e)
 		if err != nil || s == nil || s.InstallID != install || !slices.Equal(s.Findings, findings) {
 			t.Fatalf("%+v, %v; want %s with %v", s, err, install, findings)
 		}
 		return s
 	}
-	if s, err := b.EdgeStateOf(ctx, e); s != nil || err != nil {
+	if s, err := b.Edges.StateOf(ctx, e); s != nil || err != nil {
 		t.Errorf("before a hello: %+v, %v", s, err)
 	}
 	const one, other = "aa112233445566778899aabbccddeeff", "bb112233445566778899aabbccddeeff"
@@ -66,7 +66,7 @@ func TestWhatAnEdgeSaysOfItself(t *testing.T) {
 	says(said, nil, false)
 	state(third, EdgeReplaced, EdgeCloned, EdgeGap)
 	said.Kind, said.Newest, said.Waiting = edgewire.KindState, 4, 4
-	if w, err := b.EdgeSaid(ctx, bound, said, nil, true); w != nil || err != nil {
+	if w, err := b.Edges.Said(ctx, bound, said, nil, true); w != nil || err != nil {
 		t.Errorf("%+v, %v", w, err)
 	}
 	if s := state(third, EdgeReplaced, EdgeCloned, EdgeGap); s.Waiting != "4" || s.Newest != "4" {
@@ -92,26 +92,26 @@ func TestTheDevicesOfAnEdge(t *testing.T) {
 		t.Fatal("a device of another tenant with a type that it does not have")
 	}
 	changed := 0
-	b.OnSynced(func(tenant int64) {
+	b.Edges.OnSynced(func(tenant int64) {
 		if tenant == acme.TenantID {
 			changed++
 		}
 	})
-	if _, _, err := b.EdgeDevices(ctx, bound, ""); !errors.Is(err, ErrNoEdge) {
+	if _, _, err := b.Edges.DevicesFor(ctx, bound, ""); !errors.Is(err, ErrNoEdge) {
 		t.Errorf("without an edge: %v", err)
 	}
 	must(b.Edges.Create(ctx, acme, store.Patch{"token": "north", "deviceToken": "gw", "enabled": true}))(t)
 	if changed != 1 {
 		t.Errorf("%d changes", changed)
 	}
-	all, next, err := b.EdgeDevices(ctx, bound, "")
+	all, next, err := b.Edges.DevicesFor(ctx, bound, "")
 	if err != nil || next != "" || len(all) != 3 || all[0].Token != "a" || len(all[0].Credentials) != 1 || len(all[1].Credentials) != 0 || all[2].Token != "gw" {
 		t.Fatalf("%+v, %q, %v", all, next, err)
 	}
 	if c := all[0].Credentials[0]; c.Type != AccessToken || c.IDHash != hashCredentialID("secret-a") || c.Password != "" {
 		t.Errorf("%+v", c)
 	}
-	if rest, _, err := b.EdgeDevices(ctx, bound, "a"); err != nil || len(rest) != 2 {
+	if rest, _, err := b.Edges.DevicesFor(ctx, bound, "a"); err != nil || len(rest) != 2 {
 		t.Errorf("%+v, %v", rest, err)
 	}
 	must(b.Credentials.Update(ctx, acme, "b", store.Patch{"enabled": true}))(t)
@@ -122,7 +122,7 @@ func TestTheDevicesOfAnEdge(t *testing.T) {
 		t.Fatal(err)
 	}
 	must(b.Edges.Update(ctx, acme, "north", store.Patch{"groupToken": "g"}))(t)
-	if none, next, err := b.EdgeDevices(ctx, bound, ""); err != nil || next != "" || len(none) != 0 {
+	if none, next, err := b.Edges.DevicesFor(ctx, bound, ""); err != nil || next != "" || len(none) != 0 {
 		t.Errorf("out of scope: %+v, %q, %v", none, next, err)
 	}
 }

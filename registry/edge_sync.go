@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"cmp"
 	"context"
 	"sync/atomic"
 
@@ -25,7 +24,7 @@ type edgeChanges struct {
 }
 
 // OnSynced has f called after each change of what edges of a tenant know of its devices. f must not block.
-func (r *Registry) OnSynced(f func(tenantID int64)) { r.synced.f.Store(&f) }
+func (es *Edges) OnSynced(f func(tenantID int64)) { es.synced.f.Store(&f) }
 
 // synced notes such a change.
 func (e *edgeChanges) after(c *store.Change) {
@@ -37,17 +36,17 @@ func (e *edgeChanges) after(c *store.Change) {
 	})
 }
 
-// EdgeDevices returns devices for which an edge speaks, in the order of their tokens from behind after on, with their enabled credentials as they are
+// DevicesFor returns devices for which an edge speaks, in the order of their tokens from behind after on, with their enabled credentials as they are
 // stored. next is where the next page begins, "" for the last one. The error is ErrNoEdge or a fault of the store.
-func (r *Registry) EdgeDevices(ctx context.Context, edge model.Binding, after string) (out []edgewire.Device, next string, err error) {
-	s, err := r.scopeOf(ctx, edge)
+func (es *Edges) DevicesFor(ctx context.Context, edge model.Binding, after string) (out []edgewire.Device, next string, err error) {
+	s, err := es.scopeOf(ctx, edge)
 	if err != nil {
 		return nil, "", err
 	}
 	if !s.edge {
 		return nil, "", ErrNoEdge
 	}
-	err = store.Read(ctx, cmp.Or(r.parts.Devices, r.parts.Store), func(tx store.Tx) error {
+	err = store.Read(ctx, es.waiting, func(tx store.Tx) error {
 		out, next = nil, ""
 		all, err := installs.Devices(tx, edge.TenantID, after, devicesPerPage)
 		if err != nil {
@@ -59,7 +58,7 @@ func (r *Registry) EdgeDevices(ctx context.Context, edge model.Binding, after st
 				next = all[i-1].Token
 				return nil
 			}
-			in, err := r.isMember(tx, edge.TenantID, &s, d.ID)
+			in, err := es.isMember(tx, edge.TenantID, &s, d.ID)
 			if err != nil {
 				return err
 			}
@@ -86,12 +85,12 @@ func (r *Registry) EdgeDevices(ctx context.Context, edge model.Binding, after st
 }
 
 // isMember reports whether a device is in the scope of an edge.
-func (r *Registry) isMember(tx store.Tx, tenantID int64, s *edgeScope, device int64) (bool, error) {
+func (es *Edges) isMember(tx store.Tx, tenantID int64, s *edgeScope, device int64) (bool, error) {
 	if s.all {
 		return true, nil
 	}
 	for _, group := range s.groups {
-		rows, err := r.Devices.Table.Select(tx, tenantID, "id", store.Eq("id", device), r.inGroup(group))
+		rows, err := es.devices.Table.Select(tx, tenantID, "id", store.Eq("id", device), es.groups.inGroup(group))
 		if err != nil || len(rows) > 0 {
 			return len(rows) > 0, err
 		}
@@ -106,18 +105,18 @@ type EdgeScope struct {
 	Active map[int64]*Snapshot              // the effective versions of the tenant's profiles, by row id
 }
 
-// ScopeOfEdge returns the scope of an edge. The error is ErrNoEdge or a fault of the store.
-func (r *Registry) ScopeOfEdge(tx store.Tx, edge model.Binding) (*EdgeScope, error) {
+// ScopeOf returns the scope of an edge. The error is ErrNoEdge or a fault of the store.
+func (es *Edges) ScopeOf(tx store.Tx, edge model.Binding) (*EdgeScope, error) {
 	s := edgeScope{}
-	if err := r.readScope(tx, edge, &s); err != nil {
+	if err := es.readScope(tx, edge, &s); err != nil {
 		return nil, err
 	}
 	if !s.edge {
 		return nil, ErrNoEdge
 	}
-	active, err := r.versions.Effective(tx, edge.TenantID)
+	active, err := es.profiles.versions.Effective(tx, edge.TenantID)
 	if err != nil {
 		return nil, err
 	}
-	return &EdgeScope{All: s.all, Active: active, Speaks: func(device int64) (bool, error) { return r.isMember(tx, edge.TenantID, &s, device) }}, nil
+	return &EdgeScope{All: s.all, Active: active, Speaks: func(device int64) (bool, error) { return es.isMember(tx, edge.TenantID, &s, device) }}, nil
 }

@@ -24,7 +24,7 @@ func TestAnEdgeNamesDevicesByTokenFirst(t *testing.T) {
 	}
 	gw := create(store.Patch{"token": "gw"})
 	edge := model.Binding{Tenant: acme.Tenant, TenantID: acme.TenantID, Device: "gw", DeviceID: gw.ID}
-	if _, err := b.Behind(ctx, edge, "pump"); !errors.Is(err, ErrNoEdge) {
+	if _, err := b.Edges.Behind(ctx, edge, "pump"); !errors.Is(err, ErrNoEdge) {
 		t.Errorf("without an edge: %v", err)
 	}
 	if _, err := b.Edges.Create(ctx, acme, store.Patch{"token": "north", "deviceToken": "gw", "enabled": true}); err != nil {
@@ -33,7 +33,7 @@ func TestAnEdgeNamesDevicesByTokenFirst(t *testing.T) {
 	want := func(why, name string, d *Device) {
 		t.Helper()
 		for range 2 { // read, and remembered
-			got, err := b.Behind(ctx, edge, name)
+			got, err := b.Edges.Behind(ctx, edge, name)
 			if err != nil || d == nil && (got.DeviceID != 0 || got.Device != name) || d != nil && (got.DeviceID != d.ID || got.Device != d.Token) {
 				t.Errorf("%s: %+v, %v", why, got, err)
 			}
@@ -44,7 +44,7 @@ func TestAnEdgeNamesDevicesByTokenFirst(t *testing.T) {
 	want("by its external id", "pump", other)
 	pump := create(store.Patch{"token": "pump"})
 	want("by its token", "pump", pump)
-	if d, _, err := b.Adopt(ctx, adoption("pump")); err != nil || d.Device != "other" {
+	if d, _, err := b.Adoptions.Adopt(ctx, adoption("pump")); err != nil || d.Device != "other" {
 		t.Errorf("a source names devices by their external id: %v, %v", d, err)
 	}
 	want("beside a source that means another one", "pump", pump)

@@ -26,8 +26,18 @@ const (
 	FacetSystem    = "system"
 )
 
-func (r *Registry) facetKeys() *entity.Kind[FacetKey] {
-	return entity.New(r.base(), entity.Desc[FacetKey]{
+// FacetKeys are the facet keys of all tenants.
+type FacetKeys struct {
+	*entity.Kind[FacetKey]
+	access
+	limits   func() *DeviceSettings
+	types    *entity.Kind[DeviceType]
+	profiles *entity.Kind[DeviceProfile]
+}
+
+// describe makes the kind.
+func (fs *FacetKeys) describe(b entity.Base) {
+	fs.Kind = entity.New(b, entity.Desc[FacetKey]{
 		Kind: "facet key", Type: "FacetKey", Plural: "facetKeys", Area: area, Table: "facet_keys",
 		Order: "created_at DESC, member_type, key", Label: func(k *FacetKey) string { return k.MemberType + "/" + k.Key },
 		Read: mayRead, Write: mayWrite,
@@ -35,55 +45,55 @@ func (r *Registry) facetKeys() *entity.Kind[FacetKey] {
 			k.Source = FacetAttribute
 			return nil
 		},
-		Admit: admitRows(func() *entity.Kind[FacetKey] { return r.FacetKeys }, "limits.facet_keys_per_tenant",
-			func() int64 { return r.perTenant.Load().FacetKeysPerTenant }),
+		Admit: admitRows(func() *entity.Kind[FacetKey] { return fs.Kind }, "limits.facet_keys_per_tenant",
+			func() int64 { return fs.limits().FacetKeysPerTenant }),
 	})
 }
 
-// SetFacetKey makes a facet key, or replaces what the one with this member type and key says.
-func (r *Registry) SetFacetKey(ctx context.Context, by *model.Principal, p store.Patch) (key *FacetKey, err error) {
-	if err := r.FacetKeys.MayWrite(by); err != nil {
+// Set makes a facet key, or replaces what the one with this member type and key says.
+func (fs *FacetKeys) Set(ctx context.Context, by *model.Principal, p store.Patch) (key *FacetKey, err error) {
+	if err := fs.MayWrite(by); err != nil {
 		return nil, err
 	}
-	wanted, refused := r.FacetKeys.Table.Check(p, true)
+	wanted, refused := fs.Table.Check(p, true)
 	if len(refused) > 0 {
 		return nil, refused[0]
 	}
-	err = r.mutate(ctx, by, func(c *store.Change) error {
-		if key, err = r.facetKey(c, wanted.MemberType, wanted.Key); err != nil {
+	err = fs.mutate(ctx, by, func(c *store.Change) error {
+		if key, err = fs.find(c, wanted.MemberType, wanted.Key); err != nil {
 			return err
 		}
 		if key == nil {
-			if err = r.FacetKeys.Admit(c, 1); err == nil {
-				key, err = r.FacetKeys.Make(c, p)
+			if err = fs.Admit(c, 1); err == nil {
+				key, err = fs.Make(c, p)
 			}
 			return err
 		}
 		key.ValueType, key.Values, key.Label = wanted.ValueType, wanted.Values, wanted.Label
-		return r.FacetKeys.Table.Save(c, key, "value_type", "vocabulary", "label")
+		return fs.Table.Save(c, key, "value_type", "vocabulary", "label")
 	})
 	return key, err
 }
 
-// DeleteFacetKey removes a facet key; false when there is none.
-func (r *Registry) DeleteFacetKey(ctx context.Context, by *model.Principal, memberType, key string) (deleted bool, err error) {
-	if err := r.FacetKeys.MayWrite(by); err != nil {
+// Unset removes a facet key; false when there is none.
+func (fs *FacetKeys) Unset(ctx context.Context, by *model.Principal, memberType, key string) (deleted bool, err error) {
+	if err := fs.MayWrite(by); err != nil {
 		return false, err
 	}
-	err = r.mutate(ctx, by, func(c *store.Change) error {
-		row, err := r.facetKey(c, memberType, key)
+	err = fs.mutate(ctx, by, func(c *store.Change) error {
+		row, err := fs.find(c, memberType, key)
 		if err != nil || row == nil {
 			return err
 		}
 		deleted = true
-		return r.FacetKeys.Table.Remove(c, row)
+		return fs.Table.Remove(c, row)
 	})
 	return deleted && err == nil, err
 }
 
-// facetKey returns a facet key to be written, nil when there is none.
-func (r *Registry) facetKey(c *store.Change, memberType, key string) (*FacetKey, error) {
-	row, err := r.FacetKeys.Table.First(c, c.By.TenantID, store.Eq("member_type", memberType), store.Eq("key", key))
+// find returns a facet key to be written, nil when there is none.
+func (fs *FacetKeys) find(c *store.Change, memberType, key string) (*FacetKey, error) {
+	row, err := fs.Table.First(c, c.By.TenantID, store.Eq("member_type", memberType), store.Eq("key", key))
 	if err == nil && row != nil && row.Source == FacetSystem {
 		err = model.Invalid("key", "%q of %s is reserved: its source is %s", key, memberType, FacetSystem)
 	}
@@ -100,19 +110,19 @@ const (
 	FacetCategory     DeviceFacet = "CATEGORY"
 )
 
-// FacetValues returns the distinct values of a facet in use, sorted.
-func (r *Registry) FacetValues(ctx context.Context, by *model.Principal, facet DeviceFacet) (values []string, err error) {
-	if err := r.Types.MayRead(by); err != nil {
+// ValuesInUse returns the distinct values of a facet in use, sorted.
+func (fs *FacetKeys) ValuesInUse(ctx context.Context, by *model.Principal, facet DeviceFacet) (values []string, err error) {
+	if err := fs.types.MayRead(by); err != nil {
 		return nil, err
 	}
-	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) (err error) {
+	err = store.Read(ctx, fs.store, func(tx store.Tx) (err error) {
 		switch facet {
 		case FacetManufacturer:
-			values, err = r.Types.Table.Distinct(tx, by.TenantID, "manufacturer")
+			values, err = fs.types.Table.Distinct(tx, by.TenantID, "manufacturer")
 		case FacetModel:
-			values, err = r.Types.Table.Distinct(tx, by.TenantID, "model")
+			values, err = fs.types.Table.Distinct(tx, by.TenantID, "model")
 		case FacetCategory:
-			values, err = r.Profiles.Table.Distinct(tx, by.TenantID, "category")
+			values, err = fs.profiles.Table.Distinct(tx, by.TenantID, "category")
 		default:
 			err = model.Invalid("facet", "%q is no facet", facet)
 		}

@@ -3,6 +3,8 @@ package registry
 import (
 	"context"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"weir/model"
 	"weir/registry/geometry"
 	"weir/store"
@@ -37,19 +39,30 @@ type FenceLimits struct {
 // defaultFenceLimits are those where nothing says otherwise.
 func defaultFenceLimits(string) FenceLimits { return FenceLimits{100, 512, 51200} }
 
-func (r *Registry) geoFences() *entity.Kind[GeoFence] {
-	return entity.New(r.base(), entity.Desc[GeoFence]{
+// Fences are the geofences of all tenants, and the set that those of a tenant make up: each change of a geometry makes the next version of
+// the set.
+type Fences struct {
+	*entity.Kind[GeoFence]
+	store    store.Store
+	limits   func(tenant string) FenceLimits
+	versions int64              // kept of a tenant's set
+	removed  prometheus.Counter // former geometries that went with an old version
+}
+
+// describe makes the kind.
+func (fs *Fences) describe(b entity.Base) {
+	fs.Kind = entity.New(b, entity.Desc[GeoFence]{
 		Kind: "geofence", Type: "GeoFence", Plural: "geoFences", Area: area, Table: "geofences",
 		Read: mayRead, Write: entity.Needs(model.DeviceWrite, model.LocationRead), Delete: mayWrite,
-		Prepare: r.prepareFence, Valid: (*GeoFence).outline, Alone: (*GeoFence).shape, Changed: r.fenceChanged,
+		Prepare: fs.prepare, Valid: (*GeoFence).outline, Alone: (*GeoFence).shape, Changed: fs.changed,
 	})
 }
 
 // Kind is that of the geometry's envelope.
 func (*GeoFence) Kind() string { return geometry.Polygon2D }
 
-// prepareFence checks the geometry before the transaction, the ceiling of its positions first: the one writer must wait for neither.
-func (r *Registry) prepareFence(ctx context.Context, by *model.Principal, token string, p store.Patch, create bool) error {
+// prepare checks the geometry before the transaction, the ceiling of its positions first: the one writer must wait for neither.
+func (fs *Fences) prepare(ctx context.Context, by *model.Principal, token string, p store.Patch, create bool) error {
 	size := 0
 	for _, v := range p {
 		text, _ := v.(string)
@@ -66,7 +79,7 @@ func (r *Registry) prepareFence(ctx context.Context, by *model.Principal, token 
 	if err != nil {
 		return err
 	}
-	if err := r.admitPositions(ctx, by, token, int64(positions), create); err != nil {
+	if err := fs.admitPositions(ctx, by, token, int64(positions), create); err != nil {
 		return err
 	}
 	polygon, err := geometry.Parse(text)
@@ -78,13 +91,13 @@ func (r *Registry) prepareFence(ctx context.Context, by *model.Principal, token 
 }
 
 // admitPositions refuses a geometry over the ceiling, but for one that has no more positions than the one that it replaces.
-func (r *Registry) admitPositions(ctx context.Context, by *model.Principal, token string, positions int64, create bool) error {
-	ceiling := r.parts.FenceLimits(by.Tenant).Positions
+func (fs *Fences) admitPositions(ctx context.Context, by *model.Principal, token string, positions int64, create bool) error {
+	ceiling := fs.limits(by.Tenant).Positions
 	if positions <= ceiling {
 		return nil
 	}
 	if !create {
-		rows, err := r.GeoFences.ByToken(ctx, by, []string{token})
+		rows, err := fs.ByToken(ctx, by, []string{token})
 		if err != nil {
 			return err
 		}
@@ -116,9 +129,9 @@ func (f *GeoFence) shape() error {
 	return err
 }
 
-// fenceChanged makes the next version of the tenant's set where a geometry comes, changes or goes. It is the one place where
+// changed makes the next version of the tenant's set where a geometry comes, changes or goes. It is the one place where
 // versions are minted.
-func (r *Registry) fenceChanged(c *store.Change, old, f *GeoFence) error {
+func (fs *Fences) changed(c *store.Change, old, f *GeoFence) error {
 	var step fenceset.Step
 	switch {
 	case f == nil:
@@ -129,27 +142,27 @@ func (r *Registry) fenceChanged(c *store.Change, old, f *GeoFence) error {
 		step = fenceset.Step{Fence: fenceset.Fence{Token: f.Token, Geometry: f.Geometry}, Positions: f.positions}
 	}
 	tenant := c.By.TenantID
-	version, before, removed, err := fenceset.Next(c, tenant, step, r.config.FenceSetVersions)
+	version, before, removed, err := fenceset.Next(c, tenant, step, fs.versions)
 	if err != nil {
 		return err
 	}
 	if err := viewFence(c, tenant, step.Token, f, version); err != nil {
 		return err
 	}
-	c.OnCommit(func() { r.m.fences.Add(float64(removed)) })
+	c.OnCommit(func() { fs.removed.Add(float64(removed)) })
 	if step.Positions <= before {
 		return nil // a lowered ceiling leaves what is there alone
 	}
-	return r.admitFence(c, old == nil, step.Positions)
+	return fs.admit(c, old == nil, step.Positions)
 }
 
-// admitFence holds the set as it is now against the ceilings of the tenant.
-func (r *Registry) admitFence(c *store.Change, fresh bool, positions int64) error {
+// admit holds the set as it is now against the ceilings of the tenant.
+func (fs *Fences) admit(c *store.Change, fresh bool, positions int64) error {
 	now, err := fenceset.SizeOf(c, c.By.TenantID)
 	if err != nil {
 		return err
 	}
-	switch limits := r.parts.FenceLimits(c.By.Tenant); {
+	switch limits := fs.limits(c.By.Tenant); {
 	case fresh && now.Fences > limits.Fences:
 		return model.OverLimit("geoFenceCeiling", "the tenant has at most %d geofences", limits.Fences)
 	case positions > limits.Positions:
@@ -160,26 +173,26 @@ func (r *Registry) admitFence(c *store.Change, fresh bool, positions int64) erro
 	return nil
 }
 
-// FenceSetVersion returns the newest version of the tenant's set of fences, 0 when it never had one.
-func (r *Registry) FenceSetVersion(ctx context.Context, by *model.Principal) (version int64, err error) {
-	if err := r.Devices.MayRead(by); err != nil {
+// NewestVersion returns the newest version of the tenant's set of fences, 0 when it never had one.
+func (fs *Fences) NewestVersion(ctx context.Context, by *model.Principal) (version int64, err error) {
+	if err := fs.MayRead(by); err != nil {
 		return 0, err
 	}
-	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) (err error) {
+	err = store.Read(ctx, fs.store, func(tx store.Tx) (err error) {
 		version, err = fenceset.Current(tx, by.TenantID)
 		return err
 	})
 	return version, err
 }
 
-// Fences returns a page of a version of the tenant's set, in the order of tokens. Version 0 is empty; one that never was, or
+// OfSet returns a page of a version of the tenant's set, in the order of tokens. Version 0 is empty; one that never was, or
 // that is not kept any more, is refused.
-func (r *Registry) Fences(ctx context.Context, by *model.Principal, version int64, page store.Page) (fences []fenceset.Fence, total int64, err error) {
-	if err := r.Devices.MayRead(by); err != nil {
+func (fs *Fences) OfSet(ctx context.Context, by *model.Principal, version int64, page store.Page) (fences []fenceset.Fence, total int64, err error) {
+	if err := fs.MayRead(by); err != nil {
 		return nil, 0, err
 	}
-	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) error {
-		if err := r.keptFenceSet(tx, by.TenantID, version); err != nil {
+	err = store.Read(ctx, fs.store, func(tx store.Tx) error {
+		if err := fs.keptSet(tx, by.TenantID, version); err != nil {
 			return err
 		}
 		fences, total, err = fenceset.Page(tx, by.TenantID, version, page)
@@ -188,17 +201,17 @@ func (r *Registry) Fences(ctx context.Context, by *model.Principal, version int6
 	return fences, total, err
 }
 
-// HasFenceSet refuses a version as Fences does.
-func (r *Registry) HasFenceSet(ctx context.Context, by *model.Principal, version int64) error {
-	if err := r.Devices.MayRead(by); err != nil {
+// HasSet refuses a version as OfSet does.
+func (fs *Fences) HasSet(ctx context.Context, by *model.Principal, version int64) error {
+	if err := fs.MayRead(by); err != nil {
 		return err
 	}
-	return store.Read(ctx, r.parts.Store, func(tx store.Tx) error { return r.keptFenceSet(tx, by.TenantID, version) })
+	return store.Read(ctx, fs.store, func(tx store.Tx) error { return fs.keptSet(tx, by.TenantID, version) })
 }
 
-func (r *Registry) keptFenceSet(tx store.Tx, tenant, version int64) error {
+func (fs *Fences) keptSet(tx store.Tx, tenant, version int64) error {
 	newest, err := fenceset.Current(tx, tenant)
-	switch oldest := max(newest-r.config.FenceSetVersions+1, 1); {
+	switch oldest := max(newest-fs.versions+1, 1); {
 	case err != nil || version == 0:
 		return err
 	case version < 0:
@@ -211,19 +224,19 @@ func (r *Registry) keptFenceSet(tx store.Tx, tenant, version int64) error {
 	return nil
 }
 
-// fenceTokens returns the tokens of the tenant's geofences.
-func (r *Registry) fenceTokens(ctx context.Context, tenant int64) (tokens []string, err error) {
-	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) error {
+// tokensOf returns the tokens of the tenant's geofences.
+func (fs *Fences) tokensOf(ctx context.Context, tenant int64) (tokens []string, err error) {
+	err = store.Read(ctx, fs.store, func(tx store.Tx) error {
 		tokens, err = fenceset.Tokens(tx, tenant)
 		return err
 	})
 	return append([]string{}, tokens...), err
 }
 
-// FenceTokens returns the tokens of the tenant's geofences.
-func (r *Registry) FenceTokens(ctx context.Context, by *model.Principal) ([]string, error) {
-	if err := r.Devices.MayRead(by); err != nil {
+// Tokens returns the tokens of the tenant's geofences.
+func (fs *Fences) Tokens(ctx context.Context, by *model.Principal) ([]string, error) {
+	if err := fs.MayRead(by); err != nil {
 		return nil, err
 	}
-	return r.fenceTokens(ctx, by.TenantID)
+	return fs.tokensOf(ctx, by.TenantID)
 }

@@ -29,7 +29,7 @@ func fenceOf(n int) string {
 // setOf is a version of a tenant's set, as token=longitude.
 func (b *bench) setOf(t interface{ Fatal(...any) }, by *model.Principal, version int64) string {
 	b.Helper()
-	fences, total, err := b.Fences(b.Context(), by, version, store.Page{Size: 1000})
+	fences, total, err := b.GeoFences.OfSet(b.Context(), by, version, store.Page{Size: 1000})
 	if err != nil || int(total) != len(fences) {
 		t.Fatal(version, total, err)
 	}
@@ -49,7 +49,7 @@ func TestEachChangeOfAGeometryMakesAVersionOfTheSet(t *testing.T) {
 	kind := b.Kinds.Of("geofences")
 	version := func(want int64) {
 		t.Helper()
-		if got := must(b.FenceSetVersion(ctx, acme))(t); got != want {
+		if got := must(b.GeoFences.NewestVersion(ctx, acme))(t); got != want {
 			t.Errorf("version %d, want %d", got, want)
 		}
 	}
@@ -81,15 +81,15 @@ func TestEachChangeOfAGeometryMakesAVersionOfTheSet(t *testing.T) {
 	if n := b.rows(`SELECT count(*) FROM geofence_sets`); n[0] != "4" {
 		t.Errorf("%s rows for 6 versions", n[0])
 	}
-	b.refused("a version to come", b.HasFenceSet(ctx, acme, 7), model.CodeNotFound, "no version 7, the newest is 6")
-	b.refused("a negative one", b.HasFenceSet(ctx, acme, -1), model.CodeInvalidInput, "must not be negative")
-	if got := must(b.FenceSetVersion(ctx, other))(t); got != 0 {
+	b.refused("a version to come", b.GeoFences.HasSet(ctx, acme, 7), model.CodeNotFound, "no version 7, the newest is 6")
+	b.refused("a negative one", b.GeoFences.HasSet(ctx, acme, -1), model.CodeInvalidInput, "must not be negative")
+	if got := must(b.GeoFences.NewestVersion(ctx, other))(t); got != 0 {
 		t.Errorf("another tenant is at version %d", got)
 	}
-	if _, _, err := b.Fences(ctx, other, 6, store.Page{}); model.CodeOf(err) != model.CodeNotFound {
+	if _, _, err := b.GeoFences.OfSet(ctx, other, 6, store.Page{}); model.CodeOf(err) != model.CodeNotFound {
 		t.Errorf("another tenant reads version 6: %v", err)
 	}
-	_, _, err := b.Fences(ctx, fixture.Member("eve", "acme", 1, model.LocationRead), 6, store.Page{})
+	_, _, err := b.GeoFences.OfSet(ctx, fixture.Member("eve", "acme", 1, model.LocationRead), 6, store.Page{})
 	b.refused("without device:read", err, model.CodeForbidden, "device:read")
 	b.compareBytes(t)
 }
@@ -100,7 +100,7 @@ func TestTheVersionsOfAFenceSetArePagedByToken(t *testing.T) {
 	for i := range 7 {
 		must(b.Kinds.Of("geofences").Create(t.Context(), acme, store.Patch{"token": fmt.Sprint("f", 6-i), "geometry": fenceAt(i)}))(t)
 	}
-	fences, total, err := b.Fences(t.Context(), acme, 6, store.Page{Number: 2, Size: 4})
+	fences, total, err := b.GeoFences.OfSet(t.Context(), acme, 6, store.Page{Number: 2, Size: 4})
 	if err != nil || total != 6 || len(fences) != 2 || fences[0].Token != "f5" || fences[1].Token != "f6" {
 		t.Errorf("%v of %d, %v", fences, total, err)
 	}
@@ -126,12 +126,12 @@ func TestOldVersionsOfAFenceSetAreRemoved(t *testing.T) {
 			t.Errorf("version %d is %q, want %q", v, got, want)
 		}
 	}
-	b.refused("one that is gone", b.HasFenceSet(ctx, acme, 19), model.CodeNotFound, "version 19 of the set of geofences is not kept any more, the oldest is 20")
+	b.refused("one that is gone", b.GeoFences.HasSet(ctx, acme, 19), model.CodeNotFound, "version 19 of the set of geofences is not kept any more, the oldest is 20")
 	for range 2 {
 		must(kind.Delete(ctx, acme, "moves"))(t)
 		must(kind.Delete(ctx, acme, "stays"))(t)
 	}
-	if got := must(b.FenceSetVersion(ctx, acme))(t); got != 24 || b.setOf(t, acme, 24) != "" {
+	if got := must(b.GeoFences.NewestVersion(ctx, acme))(t); got != 24 || b.setOf(t, acme, 24) != "" {
 		t.Errorf("without fences the set is at version %d", got)
 	}
 	b.compareBytes(t)
@@ -313,12 +313,12 @@ func TestTheVersionsOfAFenceSetAreTheSetsOfTheirTime(t *testing.T) {
 			}
 		}
 		newest := int64(len(sets) - 1)
-		if got := must(b.FenceSetVersion(ctx, by))(t); got != newest {
+		if got := must(b.GeoFences.NewestVersion(ctx, by))(t); got != newest {
 			rt.Fatalf("version %d, want %d", got, newest)
 		}
 		for v := range sets {
 			if v := int64(v); v > 0 && v <= newest-kept {
-				if err := b.HasFenceSet(ctx, by, v); model.CodeOf(err) != model.CodeNotFound {
+				if err := b.GeoFences.HasSet(ctx, by, v); model.CodeOf(err) != model.CodeNotFound {
 					rt.Errorf("version %d of %d is kept: %v", v, newest, err)
 				}
 			} else if got := b.setOf(rt, by, v); got != sets[v] {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"weir/internal/similar"
 	"weir/model"
 	"weir/registry/selector"
@@ -47,10 +49,28 @@ type GroupSnapshot struct {
 // groupFormat is the version of GroupSnapshot.
 const groupFormat = 1
 
-func (r *Registry) groups() *entity.Kind[EntityGroup] {
-	r.groupVersions = &entity.Versions[EntityGroup, GroupSnapshot]{
-		Kind: "entity group version", Table: "entity_group_versions", Owner: "group_id", Max: r.config.VersionsPerProfile,
-		Keeps: r.scopedVersions, Pruned: func(n int64) { r.m.pruned.Add(float64(n)) },
+// Groups are the groups of all tenants, and the selectors that are in use.
+type Groups struct {
+	*entity.Kind[EntityGroup]
+	versions  *entity.Versions[EntityGroup, GroupSnapshot]
+	kept      int64              // versions of a group
+	pruned    prometheus.Counter // versions that a publish removed
+	store     store.Store
+	limits    func() *DeviceSettings
+	selectors selector.Compiler
+	// What groups are tied to: the attributes by which they select, and the rules that are scoped to them.
+	keys       *AttributeKeys
+	attributes *Attributes
+	relations  *Relations
+	rules      *entity.Kind[DetectionRule]
+	profiles   *entity.Versions[DeviceProfile, Snapshot]
+}
+
+// describe makes the kind.
+func (gs *Groups) describe(b entity.Base) {
+	gs.versions = &entity.Versions[EntityGroup, GroupSnapshot]{
+		Kind: "entity group version", Table: "entity_group_versions", Owner: "group_id", Max: gs.kept,
+		Keeps: gs.scopedVersions, Pruned: func(n int64) { gs.pruned.Add(float64(n)) },
 		Versioned: (*EntityGroup).checkPublishable,
 		Freeze: func(_ store.Tx, g *EntityGroup) (*GroupSnapshot, error) {
 			return &GroupSnapshot{groupFormat, text(g.Selector), g.MemberType}, nil
@@ -63,23 +83,23 @@ func (r *Registry) groups() *entity.Kind[EntityGroup] {
 		Prepare: func(ctx context.Context, by *model.Principal, g *EntityGroup, body *GroupSnapshot) (done func(), err error) {
 			keys := map[string]bool{}
 			if g.MemberType == EntityDevice {
-				err = r.addKeys(keys, body)
+				err = gs.addKeys(keys, body)
 			}
 			if err != nil {
 				return nil, err
 			}
-			return r.prepareKeys(ctx, by, keys)
+			return gs.keys.prepare(ctx, by, keys)
 		},
 		Active: func(g *EntityGroup) **int64 { return &g.ActiveVersion }, ActiveColumn: "active_version",
 		Activate: func(c *store.Change, g *EntityGroup, _ *GroupSnapshot, version int64) error {
-			return r.useSelectors(c, g.TenantID, func(u *inUse) { u.activate(g, version) })
+			return gs.useSelectors(c, g.TenantID, func(u *inUse) { u.activate(g, version) })
 		},
 	}
-	return entity.New(r.base(), entity.Desc[EntityGroup]{
+	gs.Kind = entity.New(b, entity.Desc[EntityGroup]{
 		Kind: "entity group", Type: "EntityGroup", Plural: "entityGroups", Area: area, Table: "entity_groups", Read: mayRead, Write: mayWrite,
-		Valid: r.checkGroup, Versions: r.groupVersions, Removing: r.removingGroup,
-		Admit: admitRows(func() *entity.Kind[EntityGroup] { return r.Groups }, "limits.groups_per_tenant",
-			func() int64 { return r.perTenant.Load().GroupsPerTenant }),
+		Valid: gs.check, Versions: gs.versions, Removing: gs.removing,
+		Admit: admitRows(func() *entity.Kind[EntityGroup] { return gs.Kind }, "limits.groups_per_tenant",
+			func() int64 { return gs.limits().GroupsPerTenant }),
 	})
 }
 
@@ -94,8 +114,8 @@ func decodeGroup(text string) (*GroupSnapshot, error) {
 	return b, nil
 }
 
-// checkGroup holds the mode against the selector. A group without a mode is static.
-func (r *Registry) checkGroup(g *EntityGroup) error {
+// check holds the mode against the selector. A group without a mode is static.
+func (gs *Groups) check(g *EntityGroup) error {
 	if g.MembershipMode == "" {
 		g.MembershipMode = staticGroup
 	}
@@ -107,7 +127,7 @@ func (r *Registry) checkGroup(g *EntityGroup) error {
 	case g.Selector == nil:
 		return model.Invalid("selector", "is required for a dynamic group")
 	}
-	_, err := r.selectors.Compile(*g.Selector, g.MemberType)
+	_, err := gs.selectors.Compile(*g.Selector, g.MemberType)
 	return err
 }
 
@@ -118,29 +138,29 @@ func (g *EntityGroup) checkPublishable() error {
 	return model.Invalid("token", "entity group %q is static: only dynamic groups have versions", g.Token)
 }
 
-// removingGroup refuses to remove a group that rules are scoped to, and removes its relationships.
-func (r *Registry) removingGroup(c *store.Change, g *EntityGroup) error {
-	scoped, err := r.scopedVersions(c, g)
+// removing refuses to remove a group that rules are scoped to, and removes its relationships.
+func (gs *Groups) removing(c *store.Change, g *EntityGroup) error {
+	scoped, err := gs.scopedVersions(c, g)
 	if err != nil {
 		return err
 	}
 	if len(scoped) > 0 {
-		return model.InUse(r.Groups.Name(), g.Token, r.Rules.Name())
+		return model.InUse(gs.Name(), g.Token, gs.rules.Name())
 	}
 	if g.ActiveVersion != nil {
-		if err := r.useSelectors(c, g.TenantID, func(u *inUse) { delete(u.groups, g.Token) }); err != nil {
+		if err := gs.useSelectors(c, g.TenantID, func(u *inUse) { delete(u.groups, g.Token) }); err != nil {
 			return err
 		}
 	}
-	if err := r.takeAttributes(c, EntityGroups, g.Row, g.Token); err != nil {
+	if err := gs.attributes.takeAll(c, EntityGroups, g.Row, g.Token); err != nil {
 		return err
 	}
-	return r.removeRelationships(c, g.TenantID, EntityGroups, g.ID, g.Token)
+	return gs.relations.removeAll(c, g.TenantID, EntityGroups, g.ID, g.Token)
 }
 
 // scopedVersions are the versions of a group that the draft of a rule, or a rule of an active profile version, is scoped to.
-func (r *Registry) scopedVersions(tx store.Tx, g *EntityGroup) (versions []int64, err error) {
-	drafts, err := r.Rules.Table.Select(tx, g.TenantID, "id", store.Eq("entity_group_token", g.Token))
+func (gs *Groups) scopedVersions(tx store.Tx, g *EntityGroup) (versions []int64, err error) {
+	drafts, err := gs.rules.Table.Select(tx, g.TenantID, "id", store.Eq("entity_group_token", g.Token))
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +169,7 @@ func (r *Registry) scopedVersions(tx store.Tx, g *EntityGroup) (versions []int64
 			versions = append(versions, *rule.GroupVersion)
 		}
 	}
-	active, err := r.versions.Effective(tx, g.TenantID)
+	active, err := gs.profiles.Effective(tx, g.TenantID)
 	if err != nil {
 		return nil, err
 	}
@@ -164,22 +184,22 @@ func (r *Registry) scopedVersions(tx store.Tx, g *EntityGroup) (versions []int64
 	return slices.Compact(versions), nil
 }
 
-// publishedGroup returns what a version of a dynamic group of devices froze, and refuses what rules cannot be scoped to. field
+// published returns what a version of a dynamic group of devices froze, and refuses what rules cannot be scoped to. field
 // is the input that names the group.
-func (r *Registry) publishedGroup(tx store.Tx, tenant int64, field, token string, version int64) (*GroupSnapshot, error) {
-	g, err := r.Groups.Table.Get(tx, tenant, token)
+func (gs *Groups) published(tx store.Tx, tenant int64, field, token string, version int64) (*GroupSnapshot, error) {
+	g, err := gs.Table.Get(tx, tenant, token)
 	if err != nil {
 		return nil, err
 	}
 	var body *GroupSnapshot
 	if g != nil {
-		if body, err = r.groupVersions.Body(tx, g.ID, version); err != nil {
+		if body, err = gs.versions.Body(tx, g.ID, version); err != nil {
 			return nil, err
 		}
 	}
 	switch {
 	case body == nil:
-		hint, err := r.groupHint(tx, tenant, token, g)
+		hint, err := gs.hint(tx, tenant, token, g)
 		if err != nil {
 			return nil, err
 		}
@@ -190,10 +210,10 @@ func (r *Registry) publishedGroup(tx store.Tx, tenant int64, field, token string
 	return body, nil
 }
 
-// GroupScope returns a published version of a dynamic group of devices as the metadata view has those that rules are scoped to.
-func (r *Registry) GroupScope(ctx context.Context, by *model.Principal, token string, version int) (scope *model.GroupView, err error) {
-	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) error {
-		body, err := r.publishedGroup(tx, by.TenantID, "entityGroupToken", token, int64(version))
+// Scope returns a published version of a dynamic group of devices as the metadata view has those that rules are scoped to.
+func (gs *Groups) Scope(ctx context.Context, by *model.Principal, token string, version int) (scope *model.GroupView, err error) {
+	err = store.Read(ctx, gs.store, func(tx store.Tx) error {
+		body, err := gs.published(tx, by.TenantID, "entityGroupToken", token, int64(version))
 		if err == nil {
 			scope = &model.GroupView{V: 1, Tenant: by.TenantID, Token: token, Version: version, Selector: body.Selector}
 		}
@@ -202,9 +222,9 @@ func (r *Registry) GroupScope(ctx context.Context, by *model.Principal, token st
 	return scope, err
 }
 
-// groupHint says what to write instead of a version of a group that is not there: the nearest name, among those of a page, or a version
+// hint says what to write instead of a version of a group that is not there: the nearest name, among those of a page, or a version
 // of the group.
-func (r *Registry) groupHint(tx store.Tx, tenant int64, token string, g *EntityGroup) (string, error) {
+func (gs *Groups) hint(tx store.Tx, tenant int64, token string, g *EntityGroup) (string, error) {
 	switch {
 	case g != nil && g.ActiveVersion != nil:
 		return fmt.Sprintf(": version %d is active", *g.ActiveVersion), nil
@@ -213,7 +233,7 @@ func (r *Registry) groupHint(tx store.Tx, tenant int64, token string, g *EntityG
 	case g != nil:
 		return ": rules are scoped to dynamic groups", nil
 	}
-	rows, _, err := r.Groups.Table.List(tx, tenant, store.Page{Number: 1, Size: store.MaxPageSize})
+	rows, _, err := gs.Table.List(tx, tenant, store.Page{Number: 1, Size: store.MaxPageSize})
 	var names []string
 	for _, row := range rows {
 		names = append(names, row.Token)
@@ -226,40 +246,40 @@ func (r *Registry) groupHint(tx store.Tx, tenant int64, token string, g *EntityG
 
 // checkScopes refuses a version of a profile whose rules are scoped to what is no longer there, and one with which the tenant
 // would have too many selectors in use. before is the version that it replaces, nil for none.
-func (r *Registry) checkScopes(c *store.Change, p *DeviceProfile, before, s *Snapshot) error {
+func (ps *Profiles) checkScopes(c *store.Change, p *DeviceProfile, before, s *Snapshot) error {
 	for _, rule := range s.Rules {
 		if !rule.Enabled || rule.Group == "" {
 			continue
 		}
-		if _, err := r.publishedGroup(c, p.TenantID, "entityGroupToken", rule.Group, int64(rule.GroupVersion)); err != nil {
+		if _, err := ps.groups.published(c, p.TenantID, "entityGroupToken", rule.Group, int64(rule.GroupVersion)); err != nil {
 			return err
 		}
 	}
 	if !before.scoped() && !s.scoped() {
 		return nil
 	}
-	return r.useSelectors(c, p.TenantID, func(u *inUse) { u.profiles[p.ID] = s })
+	return ps.groups.useSelectors(c, p.TenantID, func(u *inUse) { u.profiles[p.ID] = s })
 }
 
-// removingProfile ends the use of the groups that the rules of a profile's active version are scoped to.
-func (r *Registry) removingProfile(c *store.Change, p *DeviceProfile) error {
+// removing ends the use of the groups that the rules of a profile's active version are scoped to.
+func (ps *Profiles) removing(c *store.Change, p *DeviceProfile) error {
 	if p.ActiveVersion == nil {
 		return nil
 	}
-	return r.useSelectors(c, p.TenantID, func(u *inUse) { delete(u.profiles, p.ID) })
+	return ps.groups.useSelectors(c, p.TenantID, func(u *inUse) { delete(u.profiles, p.ID) })
 }
 
 // members says which entities belong to a group, by its draft's selector if it is dynamic.
-func (r *Registry) members(g *EntityGroup) (*relations.Members, error) {
+func (gs *Groups) members(g *EntityGroup) (*relations.Members, error) {
 	if !g.dynamic() {
 		return &relations.Members{Tenant: g.TenantID, Type: g.MemberType, Table: EntityTypes()[g.MemberType], Group: g.ID}, nil
 	}
-	return r.selected(g.TenantID, g.MemberType, text(g.Selector))
+	return gs.selected(g.TenantID, g.MemberType, text(g.Selector))
 }
 
 // selected says which entities a selector holds for.
-func (r *Registry) selected(tenant int64, memberType, source string) (*relations.Members, error) {
-	condition, err := r.selectors.Compile(source, memberType)
+func (gs *Groups) selected(tenant int64, memberType, source string) (*relations.Members, error) {
+	condition, err := gs.selectors.Compile(source, memberType)
 	if err != nil {
 		return nil, err
 	}
@@ -267,14 +287,14 @@ func (r *Registry) selected(tenant int64, memberType, source string) (*relations
 }
 
 // inGroup lets the devices through that are members of a group, none for a group that does not exist.
-func (r *Registry) inGroup(token any) store.Filter {
+func (gs *Groups) inGroup(token any) store.Filter {
 	return store.Resolved(func(tx store.Tx, tenant int64) (store.Filter, error) {
 		name, _ := token.(string)
-		g, err := r.Groups.Table.Get(tx, tenant, name)
+		g, err := gs.Table.Get(tx, tenant, name)
 		if err != nil || g == nil || g.MemberType != EntityDevice {
 			return store.In("id"), err
 		}
-		members, err := r.members(g)
+		members, err := gs.members(g)
 		if err != nil {
 			return store.Filter{}, err
 		}
@@ -290,12 +310,12 @@ type MemberPage struct {
 }
 
 // MembersOf returns a page of the members of a group, in the order of their row ids.
-func (r *Registry) MembersOf(ctx context.Context, g *EntityGroup, page store.Page) (*MemberPage, error) {
-	members, err := r.members(g)
+func (gs *Groups) MembersOf(ctx context.Context, g *EntityGroup, page store.Page) (*MemberPage, error) {
+	members, err := gs.members(g)
 	if err != nil {
 		return nil, err
 	}
-	return r.memberPage(ctx, members, page)
+	return gs.memberPage(ctx, members, page)
 }
 
 // SelectorPreview is what a selector would select.
@@ -305,61 +325,61 @@ type SelectorPreview struct {
 }
 
 // PreviewSelector returns a page of the entities that a selector holds for.
-func (r *Registry) PreviewSelector(ctx context.Context, by *model.Principal, memberType, source string, page store.Page) (*SelectorPreview, error) {
-	if err := r.Groups.MayRead(by); err != nil {
+func (gs *Groups) PreviewSelector(ctx context.Context, by *model.Principal, memberType, source string, page store.Page) (*SelectorPreview, error) {
+	if err := gs.MayRead(by); err != nil {
 		return nil, err
 	}
 	if !slices.Contains(selector.MemberTypes(), memberType) {
 		return nil, model.Invalid("memberType", "%.40q is none of %s", memberType, selector.MemberTypes())
 	}
-	members, err := r.selected(by.TenantID, memberType, source)
+	members, err := gs.selected(by.TenantID, memberType, source)
 	if model.CodeOf(err) == model.CodeInvalidInput {
 		return &SelectorPreview{Refused: err}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	p, err := r.memberPage(ctx, members, page)
+	p, err := gs.memberPage(ctx, members, page)
 	return &SelectorPreview{Members: p}, err
 }
 
-func (r *Registry) memberPage(ctx context.Context, members *relations.Members, page store.Page) (*MemberPage, error) {
+func (gs *Groups) memberPage(ctx context.Context, members *relations.Members, page store.Page) (*MemberPage, error) {
 	page = page.Norm()
 	p := &MemberPage{Page: page, Total: func(ctx context.Context) (n int64, err error) {
-		err = store.Read(ctx, r.parts.Store, func(tx store.Tx) (err error) {
+		err = store.Read(ctx, gs.store, func(tx store.Tx) (err error) {
 			n, err = members.Count(tx)
 			return err
 		})
 		return n, err
 	}}
-	err := store.Read(ctx, r.parts.Store, func(tx store.Tx) (err error) {
+	err := store.Read(ctx, gs.store, func(tx store.Tx) (err error) {
 		p.Members, err = members.Page(tx, 0, int64(page.Number-1)*int64(page.Size), int64(page.Size))
 		return err
 	})
 	return p, err
 }
 
-// GroupVersions returns the versions of each of some groups, newest first. It demands no authority.
-func (r *Registry) GroupVersions(ctx context.Context, by *model.Principal, groups []int64) (of map[int64][]*entity.Version, err error) {
+// VersionsOf returns the versions of each of some groups, newest first. It demands no authority.
+func (gs *Groups) VersionsOf(ctx context.Context, by *model.Principal, groups []int64) (of map[int64][]*entity.Version, err error) {
 	tenant, err := entity.TenantOf(by)
 	if err != nil {
 		return nil, err
 	}
-	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) (err error) {
-		of, err = r.groupVersions.Of(tx, tenant, groups)
+	err = store.Read(ctx, gs.store, func(tx store.Tx) (err error) {
+		of, err = gs.versions.Of(tx, tenant, groups)
 		return err
 	})
 	return of, err
 }
 
-// GroupSnapshots returns what versions of groups froze, by the row ids of the versions. It demands no authority.
-func (r *Registry) GroupSnapshots(ctx context.Context, by *model.Principal, versions []int64) (bodies map[int64]*GroupSnapshot, err error) {
+// Snapshots returns what versions of groups froze, by the row ids of the versions. It demands no authority.
+func (gs *Groups) Snapshots(ctx context.Context, by *model.Principal, versions []int64) (bodies map[int64]*GroupSnapshot, err error) {
 	tenant, err := entity.TenantOf(by)
 	if err != nil {
 		return nil, err
 	}
-	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) (err error) {
-		bodies, err = r.groupVersions.Bodies(tx, tenant, versions)
+	err = store.Read(ctx, gs.store, func(tx store.Tx) (err error) {
+		bodies, err = gs.versions.Bodies(tx, tenant, versions)
 		return err
 	})
 	return bodies, err
@@ -378,21 +398,21 @@ type GroupTargets struct {
 // MaxTargets is the maximum of a page of GroupTargets.
 const MaxTargets = 1000
 
-// GroupTargets returns the devices of a group with a row id above after, by that id. Of a dynamic group it evaluates the given
+// Targets returns the devices of a group with a row id above after, by that id. Of a dynamic group it evaluates the given
 // version, nil for the active one.
-func (r *Registry) GroupTargets(ctx context.Context, by *model.Principal, token string, version *int64, after, limit int64) (targets *GroupTargets, err error) {
-	if err := r.Groups.MayRead(by); err != nil {
+func (gs *Groups) Targets(ctx context.Context, by *model.Principal, token string, version *int64, after, limit int64) (targets *GroupTargets, err error) {
+	if err := gs.MayRead(by); err != nil {
 		return nil, err
 	}
 	if limit < 1 || limit > MaxTargets {
 		return nil, model.Invalid("limit", "must be between 1 and %d", MaxTargets)
 	}
-	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) error {
-		g, err := r.Groups.Table.Get(tx, by.TenantID, token)
+	err = store.Read(ctx, gs.store, func(tx store.Tx) error {
+		g, err := gs.Table.Get(tx, by.TenantID, token)
 		if err != nil {
 			return err
 		}
-		members, resolved, rejected, err := r.targetsOf(tx, g, token, version)
+		members, resolved, rejected, err := gs.targetsOf(tx, g, token, version)
 		if err != nil || rejected != nil {
 			targets = rejected
 			return err
@@ -407,7 +427,7 @@ func (r *Registry) GroupTargets(ctx context.Context, by *model.Principal, token 
 }
 
 // targetsOf says which devices a command to a group is for.
-func (r *Registry) targetsOf(tx store.Tx, g *EntityGroup, token string, version *int64) (members *relations.Members, resolved *int64, rejected *GroupTargets, err error) {
+func (gs *Groups) targetsOf(tx store.Tx, g *EntityGroup, token string, version *int64) (members *relations.Members, resolved *int64, rejected *GroupTargets, err error) {
 	switch {
 	case g == nil:
 		return nil, nil, reject("GROUP_NOT_FOUND", "entity group %.128q does not exist", token), nil
@@ -416,21 +436,21 @@ func (r *Registry) targetsOf(tx store.Tx, g *EntityGroup, token string, version 
 	case !g.dynamic() && version != nil:
 		return nil, nil, reject("GROUP_NOT_VERSIONED", "entity group %q is static and has no versions", token), nil
 	case !g.dynamic():
-		members, err = r.members(g)
+		members, err = gs.members(g)
 		return members, nil, nil, err
 	case version == nil && g.ActiveVersion == nil:
 		return nil, nil, reject("GROUP_NOT_PUBLISHED", "entity group %q has no published version", token), nil
 	case version == nil:
 		version = g.ActiveVersion
 	}
-	body, err := r.groupVersions.Body(tx, g.ID, *version)
+	body, err := gs.versions.Body(tx, g.ID, *version)
 	switch {
 	case err != nil:
 		return nil, nil, nil, err
 	case body == nil:
 		return nil, nil, reject("GROUP_VERSION_NOT_FOUND", "entity group %q has no version %d", token, *version), nil
 	}
-	members, err = r.selected(g.TenantID, body.MemberType, body.Selector)
+	members, err = gs.selected(g.TenantID, body.MemberType, body.Selector)
 	return members, version, nil, err
 }
 

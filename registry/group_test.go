@@ -101,7 +101,7 @@ func (b *bench) dynamic(token, source string) *EntityGroup {
 func (b *bench) membersOf(group string, page store.Page) string {
 	b.Helper()
 	g := must(b.Groups.ByToken(b.Context(), acme, []string{group}))(b)[0]
-	return b.tokens(must(b.MembersOf(b.Context(), g, page))(b))
+	return b.tokens(must(b.Groups.MembersOf(b.Context(), g, page))(b))
 }
 
 func (b *bench) tokens(p *MemberPage) string {
@@ -198,7 +198,7 @@ func TestMembersOfADynamicGroup(t *testing.T) {
 		`attr["n"] > 6`: "1: d2", `attr["n"] > 4`: "2: d d2", `attr["only"] == 1`: "0:", `"only" in attr`: "0:", `!("only" in attr)`: "2: d d2",
 		`attr["n"] == 5 || attr["n"] == 7.5`: "2: d d2", `memberType == "device"`: "2: d d2", `memberType == "asset"`: "0:", `attr["n"] > 4 && attr["n"] < 6`: "1: d",
 	} {
-		p := must(b.PreviewSelector(t.Context(), acme, "device", source, store.Page{}))(t)
+		p := must(b.Groups.PreviewSelector(t.Context(), acme, "device", source, store.Page{}))(t)
 		if p.Refused != nil || b.tokens(p.Members) != want {
 			t.Errorf("%s: %v, %s, want %s", source, p.Refused, b.tokens(p.Members), want)
 		}
@@ -210,11 +210,11 @@ func TestMembersOfADynamicGroup(t *testing.T) {
 			t.Errorf("devices of %s: %v, %d, %v", group, rows, total, err)
 		}
 	}
-	p := must(b.PreviewSelector(t.Context(), acme, "device", `attr.n == 5`, store.Page{}))(t)
+	p := must(b.Groups.PreviewSelector(t.Context(), acme, "device", `attr.n == 5`, store.Page{}))(t)
 	b.refused("a preview of what is no selector", p.Refused, model.CodeInvalidInput, "selector: line 1, column 5")
-	_, err := b.PreviewSelector(t.Context(), acme, "group", `attr["n"] == 5`, store.Page{})
+	_, err := b.Groups.PreviewSelector(t.Context(), acme, "group", `attr["n"] == 5`, store.Page{})
 	b.refused("a preview of groups", err, model.CodeInvalidInput, "memberType")
-	_, err = b.PreviewSelector(t.Context(), nil, "device", `attr["n"] == 5`, store.Page{})
+	_, err = b.Groups.PreviewSelector(t.Context(), nil, "device", `attr["n"] == 5`, store.Page{})
 	b.refused("a preview without a caller", err, model.CodeUnauthenticated, "")
 }
 
@@ -236,15 +236,15 @@ func TestAPublishFreezesTheSelector(t *testing.T) {
 	}
 	_, err := b.Groups.Rollback(ctx, acme, "g", 3)
 	b.refused("a version that is not there", err, model.CodeNotFound, "g@3")
-	versions := must(b.GroupVersions(ctx, acme, []int64{g.ID, 0}))(t)[g.ID]
+	versions := must(b.Groups.VersionsOf(ctx, acme, []int64{g.ID, 0}))(t)[g.ID]
 	if len(versions) != 2 || versions[0].Version != 2 || *versions[1].Label != "first" {
 		t.Errorf("%v", versions)
 	}
-	bodies := must(b.GroupSnapshots(ctx, acme, []int64{versions[0].ID, versions[1].ID}))(t)
+	bodies := must(b.Groups.Snapshots(ctx, acme, []int64{versions[0].ID, versions[1].ID}))(t)
 	if bodies[versions[0].ID].Selector != `attr["a"] < 2` || bodies[versions[1].ID].Selector != `attr["a"] == "é"` {
 		t.Errorf("%v", bodies)
 	}
-	if theirs := must(b.GroupSnapshots(ctx, other, []int64{versions[0].ID}))(t); len(theirs) != 0 {
+	if theirs := must(b.Groups.Snapshots(ctx, other, []int64{versions[0].ID}))(t); len(theirs) != 0 {
 		t.Errorf("another tenant reads %v", theirs)
 	}
 	must(b.Groups.Create(ctx, acme, store.Patch{"token": "s", "memberType": "device"}))(t)
@@ -381,7 +381,7 @@ func TestTheTargetsOfAGroup(t *testing.T) {
 		if v, ok := version.(int); ok {
 			number = new(int64(v))
 		}
-		p := must(b.GroupTargets(ctx, acme, group, number, after, limit))(t)
+		p := must(b.Groups.Targets(ctx, acme, group, number, after, limit))(t)
 		if p.Rejected {
 			if *p.Reason == "" || len(p.Devices) > 0 || p.Next != nil || p.Version != nil {
 				t.Errorf("%+v", p)
@@ -421,10 +421,10 @@ func TestTheTargetsOfAGroup(t *testing.T) {
 	expect("active, second page", show("dyn", nil, d.ID, 1), "d2 v2")
 	expect("a former version", show("dyn", 1, 0, 10), "d v1")
 	for _, limit := range []int64{0, -1, 1001} {
-		_, err := b.GroupTargets(ctx, acme, "g", nil, 0, limit)
+		_, err := b.Groups.Targets(ctx, acme, "g", nil, 0, limit)
 		b.refused("limit", err, model.CodeInvalidInput, "limit: must be between 1 and 1000")
 	}
-	expect("another tenant's", *must(b.GroupTargets(ctx, other, "g", nil, 0, 10))(t).Code, "GROUP_NOT_FOUND")
+	expect("another tenant's", *must(b.Groups.Targets(ctx, other, "g", nil, 0, 10))(t).Code, "GROUP_NOT_FOUND")
 }
 
 // drawCondition draws a condition as a selector writes it.
@@ -461,7 +461,7 @@ func TestTheEvaluatorAgreesWithTheDatabase(t *testing.T) {
 	b.makeAttributes()
 	b.seed()
 	const devices = 12
-	must(b.CreateDevices(t.Context(), acme, Bulk{Type: "t", Count: devices, TokenTemplate: "x{n:02d}"}))(t)
+	must(b.Devices.CreateBulk(t.Context(), acme, Bulk{Type: "t", Count: devices, TokenTemplate: "x{n:02d}"}))(t)
 	must(b.Devices.Delete(t.Context(), acme, "d"))(t)
 	ids := b.rows(`SELECT id FROM devices ORDER BY id`)
 	values := []any{"x", "", `é'\%`, true, false, 0, 1, -1, 1.5, 1e300, nil, jsonValue(`"x"`), jsonValue("1")}
@@ -492,7 +492,7 @@ func TestTheEvaluatorAgreesWithTheDatabase(t *testing.T) {
 			rt.Fatal(err)
 		}
 		source := drawCondition(rt, 3)
-		condition, err := b.selectors.Compile(source, "device")
+		condition, err := b.Groups.selectors.Compile(source, "device")
 		if err != nil {
 			rt.Fatal(source, err)
 		}
@@ -505,7 +505,7 @@ func TestTheEvaluatorAgreesWithTheDatabase(t *testing.T) {
 		for _, page := range []store.Page{{Number: 1, Size: 1000}, {Number: 1, Size: 2}, {Number: 2, Size: 3}} {
 			from := min((page.Number-1)*page.Size, len(want))
 			some := want[from:min(from+page.Size, len(want))]
-			p := must(b.PreviewSelector(t.Context(), acme, "device", source, page))(t)
+			p := must(b.Groups.PreviewSelector(t.Context(), acme, "device", source, page))(t)
 			if got, expected := b.tokens(p.Members), strings.Join(append([]string{fmt.Sprint(len(want), ":")}, some...), " "); got != expected {
 				rt.Fatalf("%s, page %v: %s, want %s", source, page, got, expected)
 			}
@@ -566,11 +566,11 @@ func BenchmarkMembers(b *testing.B) {
 	} {
 		b.Run(of.name+"/page", func(b *testing.B) {
 			for b.Loop() {
-				must(w.PreviewSelector(b.Context(), acme, "device", of.source, store.Page{Number: 1, Size: 100}))(b)
+				must(w.Groups.PreviewSelector(b.Context(), acme, "device", of.source, store.Page{Number: 1, Size: 100}))(b)
 			}
 		})
 		b.Run(of.name+"/count", func(b *testing.B) {
-			p := must(w.PreviewSelector(b.Context(), acme, "device", of.source, store.Page{Number: 1, Size: 1}))(b)
+			p := must(w.Groups.PreviewSelector(b.Context(), acme, "device", of.source, store.Page{Number: 1, Size: 1}))(b)
 			for b.Loop() {
 				must(p.Members.Total(context.Background()))(b)
 			}
@@ -649,7 +649,7 @@ func TestAPublishThatWasBrokenOffIsCompletedOrTakenBack(t *testing.T) {
 	b.after = nil
 	b.changes()
 	after := New(b.config, b.parts)
-	if err := errors.Join(after.FindKeys(t.Context()), after.EmptyKeys(t.Context())); err != nil {
+	if err := errors.Join(after.AttributeKeys.Find(t.Context()), after.AttributeKeys.Empty(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	b.slices("what is taken back", b.changes(), 40, 10, "")
@@ -699,7 +699,7 @@ func (b *bench) changes() (all [][]string) {
 // emptied takes values out that no key needs any more and returns the changes of that.
 func (b *bench) emptied() [][]string {
 	b.Helper()
-	if err := b.EmptyKeys(b.Context()); err != nil {
+	if err := b.AttributeKeys.Empty(b.Context()); err != nil {
 		b.Fatal(err)
 	}
 	return b.changes()

@@ -41,7 +41,7 @@ func TestTheBytesOfATenantFollowItsRows(t *testing.T) {
 		do   func() error
 	}{
 		{"a profile with a version, a type, a device, a credential", func() error {
-			return b.parts.Writer.Mutate(ctx, acme, func(c *store.Change) error { return furnish(t, b.Registry, c) })
+			return b.access.writer.Mutate(ctx, acme, func(c *store.Change) error { return furnish(t, b.Registry, c) })
 		}},
 		{"a text in two-byte characters", func() error { return b.update("d", store.Patch{"metadata": long, "name": "é"}) }},
 		{"a longer one", func() error { return b.update("d", store.Patch{"metadata": longer}) }},
@@ -53,7 +53,7 @@ func TestTheBytesOfATenantFollowItsRows(t *testing.T) {
 			return errors.Join(err1, err2)
 		}},
 		{"devices in bulk", func() error {
-			_, err := b.CreateDevices(ctx, acme, Bulk{Type: "t", Count: 7, TokenTemplate: "n{n}", Metadata: &long})
+			_, err := b.Devices.CreateBulk(ctx, acme, Bulk{Type: "t", Count: 7, TokenTemplate: "n{n}", Metadata: &long})
 			return err
 		}},
 		{"versions up to the bound and past it", func() error {
@@ -117,7 +117,7 @@ func (b *bench) used(tenant int64) (n int64) {
 func bounded(t *testing.T) (*bench, *store.Growth, *[2]int) {
 	b := newBench(t, Config{})
 	var refused [2]int
-	w := &store.Bounded{Writer: b.parts.Writer, Growth: store.Growth{Refused: func(cause store.GrowthCause) {
+	w := &store.Bounded{Writer: b.access.writer, Growth: store.Growth{Refused: func(cause store.GrowthCause) {
 		if cause == store.GrowthDisk {
 			refused[1]++
 		} else {
@@ -147,7 +147,7 @@ func TestATenantKeepsToItsBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.unchanged("what is over the bound", func() {
-		_, err := b.CreateDevices(ctx, acme, Bulk{Type: "t", Count: 1000, TokenTemplate: "n{n}", Metadata: new(metadata(64_000))})
+		_, err := b.Devices.CreateBulk(ctx, acme, Bulk{Type: "t", Count: 1000, TokenTemplate: "n{n}", Metadata: new(metadata(64_000))})
 		b.refused("in bulk", err, model.CodeLimitExceeded, "governance.registry_bytes")
 		if text := err.Error(); !strings.Contains(text, "of 20000 bytes, 640") { // 64 MB and some: charged for all of them at once
 			t.Error(text)
@@ -201,7 +201,7 @@ func TestNothingGrowsWhileTheDiskIsNearlyFull(t *testing.T) {
 	if gone, err := b.Devices.Delete(ctx, acme, "a"); err != nil || !gone {
 		t.Errorf("a delete: %v, %v", gone, err)
 	}
-	if err := b.parts.Writer.Mutate(ctx, nil, func(c *store.Change) error {
+	if err := b.access.writer.Mutate(ctx, nil, func(c *store.Change) error {
 		_, err := b.Types.Table.Create(c, acme.TenantID, store.Patch{"token": "internal"})
 		return err
 	}); err != nil {
@@ -219,7 +219,7 @@ func TestATenantHasAtMostItsTypesAndProfiles(t *testing.T) {
 	}
 	_, err := b.Types.Create(ctx, acme, store.Patch{"token": "c"})
 	b.refused("a type", err, model.CodeLimitExceeded, "limits.device_types_per_tenant: a tenant has at most 2")
-	_, _, _, err = b.AddDeviceOfType(ctx, acme, store.Patch{"token": "d", "deviceTypeToken": "c"}, store.Patch{"token": "c"})
+	_, _, _, err = b.Devices.AddOfType(ctx, acme, store.Patch{"token": "d", "deviceTypeToken": "c"}, store.Patch{"token": "c"})
 	b.refused("a type with a device", err, model.CodeLimitExceeded, "limits.device_types_per_tenant")
 	_, err = b.Profiles.Create(ctx, acme, store.Patch{"token": "c"})
 	b.refused("a profile", err, model.CodeLimitExceeded, "limits.device_profiles_per_tenant: a tenant has at most 2")
@@ -276,7 +276,7 @@ func TestTheBytesAreCountedOnceForADatabaseWithoutSums(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Config{})
 	ctx := t.Context()
-	if err := b.parts.Writer.Mutate(ctx, acme, func(c *store.Change) error { return furnish(t, b.Registry, c) }); err != nil {
+	if err := b.access.writer.Mutate(ctx, acme, func(c *store.Change) error { return furnish(t, b.Registry, c) }); err != nil {
 		t.Fatal(err)
 	}
 	was := b.used(acme.TenantID)
@@ -339,11 +339,11 @@ func TestARefusalOfAnyCeilingIsCounted(t *testing.T) {
 	limits.DevicesPerTenant, limits.AttributesPerEntity, limits.RelationshipsPerDevice = 1, 1, 1
 	b.perTenant.Store(&limits)
 	set := func(key string) error {
-		_, err := b.SetAttribute(t.Context(), acme, AttributeSet{Type: ValueLong, AttributeRef: AttributeRef{EntityType: "device", Entity: "d", Scope: ScopeServer, Key: key}})
+		_, err := b.Attributes.Set(t.Context(), acme, AttributeSet{Type: ValueLong, AttributeRef: AttributeRef{EntityType: "device", Entity: "d", Scope: ScopeServer, Key: key}})
 		return err
 	}
 	relate := func(token string) error {
-		_, err := b.CreateRelationships(t.Context(), acme, []store.Patch{relation(token, "device/d", "assigned", "device/d")})
+		_, err := b.Relationships.CreateAll(t.Context(), acme, []store.Patch{relation(token, "device/d", "assigned", "device/d")})
 		return err
 	}
 	if err := errors.Join(set("a"), relate("a")); err != nil || refused[0] != 0 {

@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -53,7 +52,7 @@ func (r *Registry) ExistingRefs(ctx context.Context, by *model.Principal, refs [
 		tokens[tables[i]] = append(tokens[tables[i]], ref.Token)
 	}
 	found := map[string]map[string]int64{}
-	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) (err error) {
+	err = store.Read(ctx, r.store, func(tx store.Tx) (err error) {
 		for table, some := range tokens {
 			if found[table], err = store.IDs(tx, table, by.TenantID, unique(some)); err != nil {
 				return err
@@ -70,9 +69,9 @@ func (r *Registry) ExistingRefs(ctx context.Context, by *model.Principal, refs [
 	return existing, err
 }
 
-// FindCredentials returns the credentials of a tenant with this type and SHA-256 of their id: none or one.
-func (r *Registry) FindCredentials(ctx context.Context, tenantID int64, credentialType string, idHash [sha256.Size]byte) (found []store.CredentialRow, err error) {
-	err = store.Read(ctx, cmp.Or(r.parts.Devices, r.parts.Store), func(tx store.Tx) (err error) {
+// Find returns the credentials of a tenant with this type and SHA-256 of their id: none or one.
+func (cs *Credentials) Find(ctx context.Context, tenantID int64, credentialType string, idHash [sha256.Size]byte) (found []store.CredentialRow, err error) {
+	err = store.Read(ctx, cs.waiting, func(tx store.Tx) (err error) {
 		found, err = store.FindCredentials(tx, tenantID, credentialType, hex.EncodeToString(idHash[:]))
 		return err
 	})
@@ -83,13 +82,13 @@ func (r *Registry) FindCredentials(ctx context.Context, tenantID int64, credenti
 	case len(found) == 0:
 		result = "none"
 	}
-	r.m.lookups.WithLabelValues(result).Inc()
+	cs.lookups.WithLabelValues(result).Inc()
 	return found, err
 }
 
-// DeviceTokens returns the tokens of all devices of the principal's tenant by their row ids.
-func (r *Registry) DeviceTokens(ctx context.Context, by *model.Principal) (tokens map[int64]string, err error) {
-	return tokens, store.Read(ctx, r.parts.Store, func(tx store.Tx) (err error) {
+// Tokens returns the tokens of all devices of the principal's tenant by their row ids.
+func (ds *Devices) Tokens(ctx context.Context, by *model.Principal) (tokens map[int64]string, err error) {
+	return tokens, store.Read(ctx, ds.store, func(tx store.Tx) (err error) {
 		tokens, err = store.AllTokens(tx, "devices", by.TenantID)
 		return err
 	})

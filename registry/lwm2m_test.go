@@ -16,7 +16,7 @@ func TestWhatAProfileSaysAboutLwM2M(t *testing.T) {
 	_, _, d := b.seed()
 	said := func() string {
 		t.Helper()
-		p, metrics, err := b.LwM2MOf(ctx, acme.TenantID, d.ID)
+		p, metrics, err := b.Devices.LwM2MOf(ctx, acme.TenantID, d.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,7 +34,7 @@ func TestWhatAProfileSaysAboutLwM2M(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	must(b.Profiles.Update(ctx, acme, "p", store.Patch{"lwm2m": `{"observe":[{"path":"/3303"}]}`}))(t)
-	if said, metrics, err := b.LwM2MOf(ctx, acme.TenantID, d.ID); said != nil || len(metrics) != 0 || err != nil {
+	if said, metrics, err := b.Devices.LwM2MOf(ctx, acme.TenantID, d.ID); said != nil || len(metrics) != 0 || err != nil {
 		t.Errorf("a draft says %+v %+v %v", said, metrics, err)
 	}
 	must(b.Profiles.Publish(ctx, acme, "p", nil, nil))(t)

@@ -28,13 +28,13 @@ func (r *Registry) Manage(c *store.Change, by string, tokens ManagedTokens) (rel
 			return manage(c, r.Types, by, tokens.Types, func(t *DeviceType) **string { return &t.ManagedBy })
 		},
 		func() (int, error) {
-			return manage(c, r.Profiles, by, tokens.Profiles, func(p *DeviceProfile) **string { return &p.ManagedBy })
+			return manage(c, r.Profiles.Kind, by, tokens.Profiles, func(p *DeviceProfile) **string { return &p.ManagedBy })
 		},
 		func() (int, error) {
-			return manage(c, r.Devices, by, tokens.Devices, func(d *Device) **string { return &d.ManagedBy })
+			return manage(c, r.Devices.Kind, by, tokens.Devices, func(d *Device) **string { return &d.ManagedBy })
 		},
 		func() (int, error) {
-			return manage(c, r.GeoFences, by, tokens.Fences, func(f *GeoFence) **string { return &f.ManagedBy })
+			return manage(c, r.GeoFences.Kind, by, tokens.Fences, func(f *GeoFence) **string { return &f.ManagedBy })
 		},
 	} {
 		n, err := mark()
@@ -95,13 +95,13 @@ func manage[T any](c *store.Change, k *entity.Kind[T], by string, tokens []strin
 // managedCredential begins the tokens of credentials that a Weir above manages; its id there follows.
 const managedCredential = "above-"
 
-// FollowCredentials makes the credentials of the devices that a Weir above manages what it says: hashes, with which devices sign in here as they do there.
+// Follow makes the credentials of the devices that a Weir above manages what it says: hashes, with which devices sign in here as they do there.
 // One whose id another credential of the tenant has is left out, that one stays: left is how many. by is the device as which this instance signs in there.
-func (r *Registry) FollowCredentials(ctx context.Context, tenant string, tenantID int64, by string, all []edgewire.Device) (left int, err error) {
+func (cs *Credentials) Follow(ctx context.Context, tenant string, tenantID int64, by string, all []edgewire.Device) (left int, err error) {
 	principal := model.Service("edge", tenant, tenantID, model.DeviceRead, model.DeviceWrite)
-	err = r.mutate(entity.Managing(ctx), principal, func(c *store.Change) error {
+	err = cs.mutate(entity.Managing(ctx), principal, func(c *store.Change) error {
 		left = 0
-		devices, err := r.Devices.Table.By(c, tenantID, "managed_by", by)
+		devices, err := cs.devices.Table.By(c, tenantID, "managed_by", by)
 		if err != nil {
 			return err
 		}
@@ -114,7 +114,7 @@ func (r *Registry) FollowCredentials(ctx context.Context, tenant string, tenantI
 			for i, d := range some {
 				ids[i] = d.ID
 			}
-			rows, err := r.Credentials.Table.By(c, tenantID, "device_id", ids...)
+			rows, err := cs.Table.By(c, tenantID, "device_id", ids...)
 			if err != nil {
 				return err
 			}
@@ -129,7 +129,7 @@ func (r *Registry) FollowCredentials(ctx context.Context, tenant string, tenantI
 				have[row.DeviceID][row.Token] = row
 			}
 			for _, d := range some {
-				n, err := r.followDevice(c, d, have[d.ID], wanted[d.Token])
+				n, err := cs.followDevice(c, d, have[d.ID], wanted[d.Token])
 				if err != nil {
 					return err
 				}
@@ -142,7 +142,7 @@ func (r *Registry) FollowCredentials(ctx context.Context, tenant string, tenantI
 }
 
 // followDevice makes the managed credentials of a device those that are wanted, and returns how many it left out.
-func (r *Registry) followDevice(c *store.Change, d *Device, have map[string]*DeviceCredential, wanted []edgewire.Credential) (left int, err error) {
+func (cs *Credentials) followDevice(c *store.Change, d *Device, have map[string]*DeviceCredential, wanted []edgewire.Credential) (left int, err error) {
 	named := make(map[string]bool, len(wanted))
 	for _, w := range wanted {
 		token := managedCredential + strconv.FormatInt(w.ID, 10)
@@ -160,11 +160,11 @@ func (r *Registry) followDevice(c *store.Change, d *Device, have map[string]*Dev
 			continue
 		}
 		if old != nil { // it is made again: what it verified is forgotten
-			if _, err := r.Credentials.Remove(c, token); err != nil {
+			if _, err := cs.Remove(c, token); err != nil {
 				return left, err
 			}
 		}
-		taken, err := r.Credentials.Table.By(c, d.TenantID, "id_hash", w.IDHash)
+		taken, err := cs.Table.By(c, d.TenantID, "id_hash", w.IDHash)
 		if err != nil {
 			return left, err
 		}
@@ -172,10 +172,10 @@ func (r *Registry) followDevice(c *store.Change, d *Device, have map[string]*Dev
 			left++
 			continue
 		}
-		if err := r.Credentials.Table.Insert(c, row); err != nil {
+		if err := cs.Table.Insert(c, row); err != nil {
 			return left, err
 		}
-		if err := r.credentialChanged(c, nil, row); err != nil {
+		if err := cs.changed(c, nil, row); err != nil {
 			return left, err
 		}
 	}
@@ -183,7 +183,7 @@ func (r *Registry) followDevice(c *store.Change, d *Device, have map[string]*Dev
 		if named[token] {
 			continue
 		}
-		if _, err := r.Credentials.Remove(c, token); err != nil {
+		if _, err := cs.Remove(c, token); err != nil {
 			return left, err
 		}
 	}
@@ -194,11 +194,11 @@ func sameMicros(a, b *model.Micros) bool {
 	return (a == nil) == (b == nil) && (a == nil || *a == *b)
 }
 
-// PlacedProfiles returns the tokens and active versions of the published profiles of a tenant with rules with placement EDGE, by row id.
-func (r *Registry) PlacedProfiles(ctx context.Context, tenantID int64) (tokens map[int64]string, versions map[int64]int64, err error) {
+// Placed returns the tokens and active versions of the published profiles of a tenant with rules with placement EDGE, by row id.
+func (ps *Profiles) Placed(ctx context.Context, tenantID int64) (tokens map[int64]string, versions map[int64]int64, err error) {
 	tokens, versions = map[int64]string{}, map[int64]int64{}
-	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) error {
-		active, err := r.versions.Effective(tx, tenantID)
+	err = store.Read(ctx, ps.store, func(tx store.Tx) error {
+		active, err := ps.versions.Effective(tx, tenantID)
 		if err != nil {
 			return err
 		}
@@ -206,7 +206,7 @@ func (r *Registry) PlacedProfiles(ctx context.Context, tenantID int64) (tokens m
 			if !slices.ContainsFunc(s.Rules, func(rule SnapshotRule) bool { return rule.Enabled && rule.Placement == model.PlacementEdge }) {
 				continue
 			}
-			p, err := r.Profiles.Table.GetByID(tx, tenantID, id)
+			p, err := ps.Table.GetByID(tx, tenantID, id)
 			if err != nil {
 				return err
 			}

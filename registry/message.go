@@ -14,19 +14,19 @@ import (
 // already is not written. The journal gets nothing: a device may report as often as it measures. A device that has been deleted
 // since has no attributes.
 func (r *Registry) Report(ctx context.Context, by *model.Principal, device int64, report *model.Report) error {
-	return r.parts.Writer.Mutate(ctx, by, func(c *store.Change) error {
+	return r.writer.Mutate(ctx, by, func(c *store.Change) error {
 		c.Unjournaled()
 		d, err := r.Devices.Table.GetByID(c, by.TenantID, device)
 		if err != nil || d == nil {
 			return err
 		}
-		have, err := r.reported(c, d, report)
+		have, err := r.Attributes.reported(c, d, report)
 		if err != nil {
 			return err
 		}
 		for _, a := range report.Attributes { // those that go first: at the ceiling they make room for others
 			if old := have[a.Key]; a.Type == model.ReportedNull && old != nil {
-				if err := r.takeAttribute(c, old, d.Token); err != nil {
+				if err := r.Attributes.take(c, old, d.Token); err != nil {
 					return err
 				}
 			}
@@ -36,7 +36,7 @@ func (r *Registry) Report(ctx context.Context, by *model.Principal, device int64
 			if a.Type == model.ReportedNull || q.is(have[a.Key]) {
 				continue
 			}
-			if _, err := r.putAttribute(c, d.ID, q); err != nil {
+			if _, err := r.Attributes.put(c, d.ID, q); err != nil {
 				return err
 			}
 		}
@@ -45,7 +45,7 @@ func (r *Registry) Report(ctx context.Context, by *model.Principal, device int64
 }
 
 // reported returns the CLIENT attributes of a device that a report names, by key.
-func (r *Registry) reported(tx store.Tx, d *Device, report *model.Report) (map[string]*Attribute, error) {
+func (as *Attributes) reported(tx store.Tx, d *Device, report *model.Report) (map[string]*Attribute, error) {
 	have := make(map[string]*Attribute, len(report.Attributes))
 	if len(report.Attributes) == 0 {
 		return have, nil
@@ -54,7 +54,7 @@ func (r *Registry) reported(tx store.Tx, d *Device, report *model.Report) (map[s
 	for i := range report.Attributes {
 		keys[i] = report.Attributes[i].Key
 	}
-	all, err := r.attributes.Select(tx, d.TenantID, "key", store.Eq("entity_type", EntityDevice), store.Eq("entity_id", d.ID),
+	all, err := as.rows.Select(tx, d.TenantID, "key", store.Eq("entity_type", EntityDevice), store.Eq("entity_id", d.ID),
 		store.Eq("scope", ScopeClient), store.In("key", keys...))
 	for _, a := range all {
 		have[a.Key] = a
@@ -70,7 +70,7 @@ func (q *AttributeSet) is(a *Attribute) bool {
 // Relate relates a device to the entity that an event of a new relationship names, by the rules of any relationship. One that the
 // device has already is not made again. token is that of the new one.
 func (r *Registry) Relate(ctx context.Context, by *model.Principal, device int64, token string, to *model.Relationship) error {
-	return r.parts.Writer.Mutate(ctx, by, func(c *store.Change) error {
+	return r.writer.Mutate(ctx, by, func(c *store.Change) error {
 		d, err := r.Devices.Table.GetByID(c, by.TenantID, device)
 		if err != nil || d == nil {
 			return err

@@ -34,8 +34,8 @@ type MetricDefinition struct {
 	Metadata    *string  `store:"metadata,clear,json,max=65536" gql:"metadata"`
 }
 
-func (r *Registry) metricDefinitions() *entity.Kind[MetricDefinition] {
-	return entity.New(r.base(), entity.Desc[MetricDefinition]{
+func (ps *Profiles) describeMetrics(b entity.Base) *entity.Kind[MetricDefinition] {
+	return entity.New(b, entity.Desc[MetricDefinition]{
 		Kind: "metric definition", Type: "MetricDefinition", Plural: "metricDefinitions", Area: area, Table: "metric_definitions",
 		Read: mayRead, Write: mayWrite,
 		Prepare: refuseOutOfRange, Valid: (*MetricDefinition).check,
@@ -44,12 +44,12 @@ func (r *Registry) metricDefinitions() *entity.Kind[MetricDefinition] {
 		},
 		Check: func(tx store.Tx, m *MetricDefinition, changed store.Changed) error {
 			if changed.Has("profile_id") {
-				if err := checkCount(tx, r.Metrics, m.TenantID, "profile_id", m.ProfileID, m.ID, r.config.MetricsPerProfile, "metric definitions of a device profile"); err != nil {
+				if err := checkCount(tx, ps.metrics, m.TenantID, "profile_id", m.ProfileID, m.ID, ps.bounds.metrics, "metric definitions of a device profile"); err != nil {
 					return err
 				}
 			}
 			if changed.Has("profile_id") || changed.Has("metric_key") || changed.Has("source_names") {
-				return r.checkNames(tx, m)
+				return ps.checkNames(tx, m)
 			}
 			return nil
 		},
@@ -65,8 +65,8 @@ func refuseOutOfRange(_ context.Context, _ *model.Principal, _ string, p store.P
 }
 
 // checkNames refuses a name by which readings of the profile could be those of two metrics.
-func (r *Registry) checkNames(tx store.Tx, m *MetricDefinition) error {
-	all, err := r.Metrics.Table.By(tx, m.TenantID, "profile_id", m.ProfileID)
+func (ps *Profiles) checkNames(tx store.Tx, m *MetricDefinition) error {
+	all, err := ps.metrics.Table.By(tx, m.TenantID, "profile_id", m.ProfileID)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/hex"
@@ -21,25 +20,25 @@ const mintedBy = `{"madeBy":"lwm2m bootstrap"}`
 
 // MintKey makes a pre-shared key of random bits for a device, under an identity of its own. The keys of before stay good until this one is used; of those
 // that no device has registered with only the newest are kept.
-func (r *Registry) MintKey(ctx context.Context, by *model.Principal, device string) (token, identity string, key []byte, err error) {
+func (cs *Credentials) MintKey(ctx context.Context, by *model.Principal, device string) (token, identity string, key []byte, err error) {
 	var name [4]byte
 	key = make([]byte, pskBytes)
 	for _, bits := range [][]byte{name[:], key} {
-		if _, err := io.ReadFull(r.parts.Random, bits); err != nil {
+		if _, err := io.ReadFull(cs.random, bits); err != nil {
 			return "", "", nil, fmt.Errorf("minting a pre-shared key: %w", err)
 		}
 	}
 	identity = by.Tenant + ":" + device + ":" + hex.EncodeToString(name[:])
-	if token, err = r.NewUUID(); err != nil {
+	if token, err = cs.NewUUID(); err != nil {
 		return "", "", nil, err
 	}
-	p, err := r.Credentials.Prepared(ctx, by, store.Patch{"token": token, "deviceToken": device, "credentialType": PSK, "credentialId": identity,
+	p, err := cs.Prepared(ctx, by, store.Patch{"token": token, "deviceToken": device, "credentialType": PSK, "credentialId": identity,
 		"credentialValue": base64.StdEncoding.EncodeToString(key), "enabled": true, "metadata": mintedBy})
 	if err != nil {
 		return "", "", nil, err
 	}
-	err = r.mutate(ctx, by, func(c *store.Change) error {
-		d, err := r.Devices.Must(c, c.By.TenantID, device)
+	err = cs.mutate(ctx, by, func(c *store.Change) error {
+		d, err := cs.devices.Must(c, c.By.TenantID, device)
 		if err != nil {
 			return err
 		}
@@ -51,11 +50,11 @@ func (r *Registry) MintKey(ctx context.Context, by *model.Principal, device stri
 			if have[i].Used > 0 {
 				continue
 			}
-			if _, err := r.Credentials.Remove(c, have[i].Token); err != nil {
+			if _, err := cs.Remove(c, have[i].Token); err != nil {
 				return err
 			}
 		}
-		made, err := r.Credentials.Make(c, p)
+		made, err := cs.Make(c, p)
 		if err != nil {
 			return err
 		}
@@ -68,15 +67,15 @@ func (r *Registry) MintKey(ctx context.Context, by *model.Principal, device stri
 }
 
 // KeyUsed notes that a device has registered with a credential: the first time, the keys that bootstrap has made for it before are removed.
-func (r *Registry) KeyUsed(ctx context.Context, by *model.Principal, device, credential int64) error {
+func (cs *Credentials) KeyUsed(ctx context.Context, by *model.Principal, device, credential int64) error {
 	unused := false
-	if err := store.Read(ctx, cmp.Or(r.parts.Devices, r.parts.Store), func(tx store.Tx) (err error) {
+	if err := store.Read(ctx, cs.waiting, func(tx store.Tx) (err error) {
 		unused, err = lwm2mrows.Unused(tx, credential)
 		return err
 	}); err != nil || !unused {
 		return err
 	}
-	return r.mutate(ctx, by, func(c *store.Change) error {
+	return cs.mutate(ctx, by, func(c *store.Change) error {
 		have, err := lwm2mrows.MintedOf(c, device)
 		if err != nil {
 			return err
@@ -85,7 +84,7 @@ func (r *Registry) KeyUsed(ctx context.Context, by *model.Principal, device, cre
 			if m.CredentialID >= credential {
 				continue
 			}
-			if _, err := r.Credentials.Remove(c, m.Token); err != nil {
+			if _, err := cs.Remove(c, m.Token); err != nil {
 				return err
 			}
 		}

@@ -275,7 +275,7 @@ func (b *bench) compareModel(rt *rapid.T, by *model.Principal, w world) {
 	var refs []EntityRef
 	for _, token := range slices.Sorted(maps.Keys(w["devices"])) {
 		refs = append(refs, EntityRef{"device", token})
-		v := must(b.Vocabulary(ctx, by, token))(b)
+		v := must(b.Vocabularies.Of(ctx, by, token))(b)
 		var keys []string
 		for _, c := range v.Commands {
 			keys = append(keys, c.Key)

@@ -48,12 +48,12 @@ func TestNoChangeOfOneRowWalksThroughTheRowsOfItsTenant(t *testing.T) {
 	between("m", EntityGroups, "g", "member")
 	value := AttributeSet{AttributeRef: AttributeRef{EntityDevice, "one", ScopeShared, "k"}, Type: ValueString, Value: new("v")}
 	for range 2 {
-		_, err = b.SetAttribute(ctx, acme, value)
+		_, err = b.Attributes.Set(ctx, acme, value)
 		must(err)
 	}
-	_, err = b.DeleteAttribute(ctx, acme, value.AttributeRef)
+	_, err = b.Attributes.Delete(ctx, acme, value.AttributeRef)
 	must(err)
-	_, err = b.SetAttribute(ctx, acme, value)
+	_, err = b.Attributes.Set(ctx, acme, value)
 	must(err)
 	_, err = b.RelationshipTypes.Update(ctx, acme, "next", store.Patch{"tracked": false})
 	must(err)

@@ -68,7 +68,7 @@ func TestPublishFreezesTheDraftAndRollbackReturnsToIt(t *testing.T) {
 	second := filledView("p", 2)
 	second.Rules, second.Metrics, second.InactivityTimeout = second.Rules[:1], second.Metrics[1:], 0
 	b.view("second publish", row(t, model.ViewProfile, key, second))
-	if got := must(b.LocationOf(ctx, acme, "d"))(t); got == nil || got.Declared {
+	if got := must(b.Devices.LocationOf(ctx, acme, "d"))(t); got == nil || got.Declared {
 		t.Errorf("location of the second version: %+v", got)
 	}
 
@@ -77,10 +77,10 @@ func TestPublishFreezesTheDraftAndRollbackReturnsToIt(t *testing.T) {
 		t.Errorf("active version %d", *back.ActiveVersion)
 	}
 	b.view("rollback", row(t, model.ViewProfile, key, filledView("p", 1)))
-	if got := must(b.LocationOf(ctx, acme, "d"))(t); got == nil || !got.Declared || *got.Declaration.ExpectedAccuracyMeters != 2.5 {
+	if got := must(b.Devices.LocationOf(ctx, acme, "d"))(t); got == nil || !got.Declared || *got.Declaration.ExpectedAccuracyMeters != 2.5 {
 		t.Errorf("location of the first version: %+v", got)
 	}
-	if got := must(b.Active(ctx, acme, "p"))(t); got == nil || got.VersionToken() != "p@1" || len(got.Rules) != 2 {
+	if got := must(b.Profiles.Active(ctx, acme, "p"))(t); got == nil || got.VersionToken() != "p@1" || len(got.Rules) != 2 {
 		t.Errorf("active version: %+v", got)
 	}
 	b.unchanged("rollback to the active version", func() { must(b.Profiles.Rollback(ctx, acme, "p", 1))(t) })
@@ -174,7 +174,7 @@ func TestOnlyWhatWasValidatedIsPublished(t *testing.T) {
 	if n := len(b.validator.asked); n != 2 || b.validator.asked[1][0].Definition != `{"name":"other"}` {
 		t.Errorf("validated %d times: %v", n, b.validator.asked)
 	}
-	if got := must(b.Active(ctx, acme, "p"))(t); got.Rules[0].Definition != `{"name":"other"}` {
+	if got := must(b.Profiles.Active(ctx, acme, "p"))(t); got.Rules[0].Definition != `{"name":"other"}` {
 		t.Errorf("published %+v", got.Rules)
 	}
 	changes = 1000
@@ -196,7 +196,7 @@ func TestADraftsRevisionMovesWithEachChangeOfIt(t *testing.T) {
 	look := func(what string) {
 		t.Helper()
 		err := b.db.Read(ctx, func(tx store.Tx) error {
-			rev, err := b.versions.Revision(tx, p)
+			rev, err := b.Profiles.versions.Revision(tx, p)
 			if other, ok := seen[rev]; ok {
 				t.Errorf("%s: same revision as %s", what, other)
 			}
@@ -368,7 +368,7 @@ func TestAPublishIsRefusedThatWouldHaveMoreRulesRunThanATenantMay(t *testing.T) 
 		_, err := b.Profiles.Publish(ctx, acme, "q", nil, nil)
 		b.refused("one rule more", err, model.CodeLimitExceeded, "detection.max_rules_per_tenant")
 	})
-	b.config.RulesPerTenant = 1 // it was lowered since
+	b.Profiles.bounds.rulesOfTenant = 1 // it was lowered since
 	must(b.Rules.Update(ctx, acme, "r1", store.Patch{"enabled": false}))(t)
 	must(b.Profiles.Publish(ctx, acme, "p", nil, nil))(t) // still above, and less than before
 	b.unchanged("back to more", func() {

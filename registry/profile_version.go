@@ -16,31 +16,31 @@ import (
 // idKey is the key of the view row of a kind that is named by row ids.
 func idKey(id int64) string { return strconv.FormatInt(id, 10) }
 
-// profileVersions describes what a publish of a profile freezes and what follows from it.
-func (r *Registry) profileVersions() *entity.Versions[DeviceProfile, Snapshot] {
+// describeVersions describes what a publish of a profile freezes and what follows from it.
+func (ps *Profiles) describeVersions() *entity.Versions[DeviceProfile, Snapshot] {
 	return &entity.Versions[DeviceProfile, Snapshot]{
-		Kind: "device profile version", Table: "device_profile_versions", Owner: "profile_id", Max: r.config.VersionsPerProfile, Pruned: func(n int64) { r.m.pruned.Add(float64(n)) },
-		Freeze: r.freezeProfile, Validate: r.validateRules, Encode: (*Snapshot).encode, Decode: decodeSnapshot,
+		Kind: "device profile version", Table: "device_profile_versions", Owner: "profile_id", Max: ps.bounds.versions, Pruned: func(n int64) { ps.pruned.Add(float64(n)) },
+		Freeze: ps.freeze, Validate: ps.validateRules, Encode: (*Snapshot).encode, Decode: decodeSnapshot,
 		Active: func(p *DeviceProfile) **int64 { return &p.ActiveVersion }, ActiveColumn: "active_version",
-		Prepare: r.prepareScopes, Activate: r.checkTenantRules,
+		Prepare: ps.prepareScopes, Activate: ps.checkTenantRules,
 		Views: func(c *store.Change, p *DeviceProfile, s *Snapshot, version int64) []entity.View {
 			return []entity.View{{Kind: model.ViewProfile, Key: idKey(p.ID), Body: s.view(c.By.Tenant, p.Token, int(version))}}
 		},
-		Done: r.countPublish,
+		Done: ps.countPublish,
 	}
 }
 
-// freezeProfile is what a publish of the draft would freeze.
-func (r *Registry) freezeProfile(tx store.Tx, p *DeviceProfile) (*Snapshot, error) {
-	metrics, err := r.Metrics.Table.By(tx, p.TenantID, "profile_id", p.ID)
+// freeze is what a publish of the draft would freeze.
+func (ps *Profiles) freeze(tx store.Tx, p *DeviceProfile) (*Snapshot, error) {
+	metrics, err := ps.metrics.Table.By(tx, p.TenantID, "profile_id", p.ID)
 	if err != nil {
 		return nil, err
 	}
-	rules, err := r.Rules.Table.By(tx, p.TenantID, "profile_id", p.ID)
+	rules, err := ps.rules.Table.By(tx, p.TenantID, "profile_id", p.ID)
 	if err != nil {
 		return nil, err
 	}
-	commands, err := r.Commands.Table.By(tx, p.TenantID, "profile_id", p.ID)
+	commands, err := ps.commands.Table.By(tx, p.TenantID, "profile_id", p.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (r *Registry) freezeProfile(tx store.Tx, p *DeviceProfile) (*Snapshot, erro
 }
 
 // validateRules submits the enabled rules as a service of the tenant, and makes one refusal of what the validator says.
-func (r *Registry) validateRules(ctx context.Context, by *model.Principal, p *DeviceProfile, s *Snapshot) ([]entity.Remark, error) {
+func (ps *Profiles) validateRules(ctx context.Context, by *model.Principal, p *DeviceProfile, s *Snapshot) ([]entity.Remark, error) {
 	var candidates []Candidate
 	for _, rule := range s.Rules {
 		if rule.Enabled {
@@ -85,12 +85,12 @@ func (r *Registry) validateRules(ctx context.Context, by *model.Principal, p *De
 	if len(candidates) == 0 {
 		return nil, nil
 	}
-	there, err := r.vocabulary(ctx, by.TenantID, s)
+	there, err := ps.vocabulary(ctx, by.TenantID, s)
 	if err != nil {
 		return nil, err
 	}
 	service := model.Service("device-management", by.Tenant, by.TenantID, model.DeviceRead)
-	refused, remarks, err := r.parts.Validator.Validate(ctx, service, candidates, there)
+	refused, remarks, err := ps.validator.Validate(ctx, service, candidates, there)
 	switch {
 	case err != nil:
 		return nil, &model.Error{Code: model.CodeUnavailable, Err: err,
@@ -101,7 +101,7 @@ func (r *Registry) validateRules(ctx context.Context, by *model.Principal, p *De
 	reasons, all := make([]string, len(refused)), make([]*model.Error, len(refused))
 	for i, f := range refused {
 		reasons[i] = strconv.Quote(f.Token) + ": " + f.Message
-		all[i] = &model.Error{Code: model.CodeInvalidInput, Kind: r.Rules.Name(), Token: f.Token, Field: "definition", Message: f.Message}
+		all[i] = &model.Error{Code: model.CodeInvalidInput, Kind: ps.rules.Name(), Token: f.Token, Field: "definition", Message: f.Message}
 	}
 	e := model.Invalid("detectionRules", "%s", strings.Join(reasons, "; "))
 	e.All = all
@@ -109,7 +109,7 @@ func (r *Registry) validateRules(ctx context.Context, by *model.Principal, p *De
 }
 
 // vocabulary is what the rules of a profile may speak of.
-func (r *Registry) vocabulary(ctx context.Context, tenant int64, s *Snapshot) (there Vocabulary, err error) {
+func (ps *Profiles) vocabulary(ctx context.Context, tenant int64, s *Snapshot) (there Vocabulary, err error) {
 	there.Commands = []string{}
 	for _, m := range s.Metrics {
 		there.Metrics = append(there.Metrics, m.Key)
@@ -130,21 +130,21 @@ func (r *Registry) vocabulary(ctx context.Context, tenant int64, s *Snapshot) (t
 	for _, c := range s.Commands {
 		there.Commands = append(there.Commands, c.Key)
 	}
-	there.Fences, err = r.fenceTokens(ctx, tenant)
+	there.Fences, err = ps.fences.tokensOf(ctx, tenant)
 	return there, err
 }
 
 // prepareScopes brings in the attributes that the groups which rules are scoped to select by.
-func (r *Registry) prepareScopes(ctx context.Context, by *model.Principal, p *DeviceProfile, s *Snapshot) (done func(), err error) {
+func (ps *Profiles) prepareScopes(ctx context.Context, by *model.Principal, p *DeviceProfile, s *Snapshot) (done func(), err error) {
 	keys := map[string]bool{}
-	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) error {
+	err = store.Read(ctx, ps.store, func(tx store.Tx) error {
 		for _, rule := range s.Rules {
 			if !rule.Enabled || rule.Group == "" {
 				continue
 			}
-			body, err := r.publishedGroup(tx, p.TenantID, "entityGroupToken", rule.Group, int64(rule.GroupVersion))
+			body, err := ps.groups.published(tx, p.TenantID, "entityGroupToken", rule.Group, int64(rule.GroupVersion))
 			if err == nil {
-				err = r.addKeys(keys, body)
+				err = ps.groups.addKeys(keys, body)
 			}
 			if err != nil {
 				return err
@@ -155,17 +155,17 @@ func (r *Registry) prepareScopes(ctx context.Context, by *model.Principal, p *De
 	if err != nil {
 		return nil, err
 	}
-	return r.prepareKeys(ctx, by, keys)
+	return ps.keys.prepare(ctx, by, keys)
 }
 
 // checkTenantRules refuses a version with which the tenant would have more rules run than it may. A version with fewer
 // rules than the active one is let through whatever the others have: it is a step towards the limit.
-func (r *Registry) checkTenantRules(c *store.Change, p *DeviceProfile, s *Snapshot, _ int64) error {
-	active, err := r.versions.Effective(c, p.TenantID)
+func (ps *Profiles) checkTenantRules(c *store.Change, p *DeviceProfile, s *Snapshot, _ int64) error {
+	active, err := ps.versions.Effective(c, p.TenantID)
 	if err != nil {
 		return err
 	}
-	if err := r.checkScopes(c, p, active[p.ID], s); err != nil {
+	if err := ps.checkScopes(c, p, active[p.ID], s); err != nil {
 		return err
 	}
 	before := active[p.ID].enabledRules()
@@ -174,13 +174,13 @@ func (r *Registry) checkTenantRules(c *store.Change, p *DeviceProfile, s *Snapsh
 	for _, a := range active {
 		all += a.enabledRules()
 	}
-	if all <= r.config.RulesPerTenant || s.enabledRules() < before {
+	if all <= ps.bounds.rulesOfTenant || s.enabledRules() < before {
 		return nil
 	}
-	return model.OverLimit("detection.max_rules_per_tenant", "the tenant would have %d enabled rules, at most %d may run", all, r.config.RulesPerTenant)
+	return model.OverLimit("detection.max_rules_per_tenant", "the tenant would have %d enabled rules, at most %d may run", all, ps.bounds.rulesOfTenant)
 }
 
-func (r *Registry) countPublish(err error) {
+func (ps *Profiles) countPublish(err error) {
 	result := "published"
 	switch {
 	case model.CodeOf(err) == model.CodeInvalidInput:
@@ -188,5 +188,5 @@ func (r *Registry) countPublish(err error) {
 	case err != nil:
 		result = "failed"
 	}
-	r.m.publishes.WithLabelValues(result).Inc()
+	ps.publishes.WithLabelValues(result).Inc()
 }

@@ -2,7 +2,7 @@
 // and command definitions and detection rules, devices, what devices prove themselves by, assets, customers and areas, what all of these are known by
 // (attributes), how they are related and grouped, geofences, and the dashboards that show them. It keeps their rules; the life that all kinds share
 // (create, three-state update, delete, reads, versions, audit) is written once in store/entity, and each kind is described in a file of its own and
-// named in Registry.kinds.
+// named in Registry.describe.
 //
 // What decides how a reading is judged changes at an offset of the log: descriptions name the view rows of such a change,
 // which hold from the record on that carries them.
@@ -20,7 +20,6 @@ import (
 
 	"weir/internal/setting"
 	"weir/model"
-	"weir/registry/selector"
 	"weir/store"
 	"weir/store/entity"
 	"weir/store/fenceset"
@@ -143,44 +142,32 @@ type Deps struct {
 // Registry is the registry of one instance. It is safe for concurrent use.
 type Registry struct {
 	Types       *entity.Kind[DeviceType]
-	Profiles    *entity.Kind[DeviceProfile]
+	Profiles    *Profiles
 	Metrics     *entity.Kind[MetricDefinition]
 	Commands    *entity.Kind[CommandDefinition]
 	Rules       *entity.Kind[DetectionRule]
-	Devices     *entity.Kind[Device]
-	Credentials *entity.Kind[DeviceCredential]
-	FacetKeys   *entity.Kind[FacetKey]
-	Groups      *entity.Kind[EntityGroup]
+	Devices     *Devices
+	Credentials *Credentials
+	FacetKeys   *FacetKeys
+	Groups      *Groups
 	// Journal is what was changed in the instance and its tenants.
 	Journal entity.Journal
 
 	RelationshipTypes *entity.Kind[RelationshipType]
-	Relationships     *entity.Kind[Relationship]
-	GeoFences         *entity.Kind[GeoFence]
-	Edges             *entity.Kind[Edge]
+	Relationships     *Relations
+	GeoFences         *Fences
+	Attributes        *Attributes
+	AttributeKeys     *AttributeKeys
+	Edges             *Edges
+	Vocabularies      *Vocabularies
+	Adoptions         *Adoptions
 	// Kinds are these and those that nothing here needs by name, except those of Keyed.
 	Kinds *entity.Catalog
 	// Keyed are the kinds whose rows no token names.
 	Keyed *entity.Catalog
 
-	config     Config
-	perTenant  atomic.Pointer[DeviceSettings] // applies in place of those of config
-	watchers   watchers                       // of attributes
-	sharing    chan struct{}                  // held while SharedSets reads
-	parts      Deps
-	m          *metrics
-	synced     edgeChanges
-	versions   *entity.Versions[DeviceProfile, Snapshot]
-	attributes *store.Table[Attribute]
-
-	vocabularies vocabularies
-
-	groupVersions *entity.Versions[EntityGroup, GroupSnapshot]
-	selectors     selector.Compiler
-	keys          *keyWork
-	adoptions     *adoptions
-	scopes        *scopes
-	carry         carryKeys
+	access
+	perTenant atomic.Pointer[DeviceSettings] // applies in place of those of Config
 }
 
 // What the kinds have in common.
@@ -202,61 +189,175 @@ func New(c Config, p Deps) *Registry {
 	if p.FenceLimits == nil {
 		p.FenceLimits = defaultFenceLimits
 	}
-	r := &Registry{config: c.withDefaults(), parts: p, attributes: newAttributes(), keys: newKeyWork(), adoptions: newAdoptions(), scopes: newScopes(), sharing: make(chan struct{}, 1), Journal: entity.Journal{Store: p.Store}}
-	r.m = newMetrics(p.Registerer, func() float64 { return float64(r.adoptions.len()) })
-	r.perTenant.Store(&r.config.DeviceSettings)
-	r.Profiles, r.Metrics, r.Rules = r.deviceProfiles(), r.metricDefinitions(), r.detectionRules()
-	r.Types, r.Devices, r.Credentials = r.deviceTypes(), r.devices(), r.deviceCredentials()
-	r.Commands, r.FacetKeys = r.commandDefinitions(), r.facetKeys()
-	r.Groups, r.RelationshipTypes, r.Relationships = r.groups(), r.relationshipTypes(), r.relationships()
-	r.GeoFences, r.Edges = r.geoFences(), r.edges()
-	r.Kinds, r.Keyed = entity.NewCatalog(r.kinds()...), entity.NewCatalog(r.FacetKeys)
+	c = c.withDefaults()
+	r := &Registry{
+		Journal: entity.Journal{Store: p.Store},
+		access:  access{store: p.Store, waiting: cmp.Or(p.Devices, p.Store), writer: p.Writer},
+	}
+	r.perTenant.Store(&c.DeviceSettings)
+	adopted := newAdoptions()
+	m := newMetrics(p.Registerer, func() float64 { return float64(adopted.len()) })
+	r.makeParts(c, p, m)
+	r.makeDevices(c, p, m, adopted)
+	r.Kinds = entity.NewCatalog(r.describe(c, p, m)...)
+	r.Keyed = entity.NewCatalog(r.FacetKeys)
 	return r
 }
 
-// kinds lists the kinds; what is referred to comes first. Rules are scoped to groups, and relationships are between what comes
-// before them.
-func (r *Registry) kinds() []entity.Entry {
+// makeParts makes what devices are tied to.
+func (r *Registry) makeParts(c Config, p Deps, m *metrics) {
+	r.Attributes = newAttributes(r.access, r.perTenant.Load)
+	r.AttributeKeys = &AttributeKeys{
+		store:     p.Store,
+		writer:    p.Writer,
+		perChange: c.ValuesPerChange,
+		work:      newKeyWork(),
+	}
+	r.Relationships = &Relations{
+		access: r.access,
+		limits: r.perTenant.Load,
+	}
+	r.Groups = &Groups{
+		kept:       c.VersionsPerProfile,
+		pruned:     m.pruned,
+		store:      p.Store,
+		limits:     r.perTenant.Load,
+		keys:       r.AttributeKeys,
+		attributes: r.Attributes,
+		relations:  r.Relationships,
+	}
+	r.AttributeKeys.used = r.Groups.usedKeys
+	r.GeoFences = &Fences{
+		store:    p.Store,
+		limits:   p.FenceLimits,
+		versions: c.FenceSetVersions,
+		removed:  m.fences,
+	}
+	r.Profiles = &Profiles{
+		store: p.Store,
+		bounds: profileBounds{
+			metrics:       c.MetricsPerProfile,
+			commands:      c.CommandsPerProfile,
+			rules:         c.RulesPerProfile,
+			versions:      c.VersionsPerProfile,
+			rulesOfTenant: c.RulesPerTenant,
+		},
+		limits:    r.perTenant.Load,
+		validator: p.Validator,
+		publishes: m.publishes,
+		pruned:    m.pruned,
+		groups:    r.Groups,
+		fences:    r.GeoFences,
+		keys:      r.AttributeKeys,
+	}
+}
+
+// makeDevices makes the devices, and what is about devices alone.
+func (r *Registry) makeDevices(c Config, p Deps, m *metrics, adopted *adoptions) {
+	synced := &edgeChanges{}
+	verified := &verified{forgotten: m.forgotten, invalidate: p.Invalidate}
+	r.Credentials = &Credentials{
+		access:    r.access,
+		sealer:    p.Sealer,
+		hasher:    p.Hasher,
+		random:    p.Random,
+		perDevice: c.CredentialsPerDevice,
+		lookups:   m.lookups,
+		verified:  verified,
+		synced:    synced,
+	}
+	r.Devices = &Devices{
+		access:      r.access,
+		limits:      r.perTenant.Load,
+		random:      p.Random,
+		activeNow:   p.Active,
+		profiles:    r.Profiles,
+		credentials: r.Credentials,
+		groups:      r.Groups,
+		attributes:  r.Attributes,
+		relations:   r.Relationships,
+		removals:    p.Removals,
+		adopted:     adopted,
+		verified:    verified,
+		synced:      synced,
+	}
+	r.Adoptions = &Adoptions{
+		access: r.access,
+		known:  adopted,
+	}
+	r.Vocabularies = &Vocabularies{
+		store:    p.Store,
+		profiles: r.Profiles,
+	}
+	r.Edges = &Edges{
+		access:    r.access,
+		vault:     p.Vault,
+		found:     m.edges,
+		scopes:    newScopes(),
+		synced:    synced,
+		adoptions: r.Adoptions,
+		groups:    r.Groups,
+		profiles:  r.Profiles,
+	}
+	r.FacetKeys = &FacetKeys{
+		access: r.access,
+		limits: r.perTenant.Load,
+	}
+}
+
+// describe makes the kinds, hands them to those who use those of others, and lists them; what is referred to comes first. Rules are
+// scoped to groups, and relationships are between what comes before them.
+func (r *Registry) describe(c Config, p Deps, m *metrics) []entity.Entry {
+	b := entity.Base{Store: p.Store, Writer: p.Writer, Managed: p.Managed}
+	r.Groups.describe(b)
+	r.Profiles.describe(b)
+	r.Types = deviceTypes(b, r.perTenant.Load)
+	r.Devices.describe(b)
+	r.Credentials.describe(b)
+	r.Relationships.describe(b)
+	r.GeoFences.describe(b)
+	r.Edges.describe(b)
+	r.FacetKeys.describe(b)
+	things := &things{limits: r.perTenant.Load, attributes: r.Attributes, relations: r.Relationships}
+	dashboards := &dashboards{
+		limits:      r.perTenant.Load,
+		kept:        c.VersionsPerProfile,
+		pruned:      m.pruned,
+		answerBytes: c.AnswerBytes,
+	}
+
+	r.Metrics = r.Profiles.metrics
+	r.Commands = r.Profiles.commands
+	r.Rules = r.Profiles.rules
+	r.RelationshipTypes = r.Relationships.Types
+	r.Groups.rules = r.Rules
+	r.Groups.profiles = r.Profiles.versions
+	r.Relationships.groups = r.Groups.Kind
+	r.Profiles.types = r.Types
+	r.Devices.types = r.Types
+	r.Edges.types = r.Types
+	r.FacetKeys.types = r.Types
+	r.FacetKeys.profiles = r.Profiles.Kind
+	r.Credentials.devices = r.Devices.Kind
+	r.Adoptions.devices = r.Devices.Kind
+	r.Vocabularies.devices = r.Devices.Kind
+	r.Edges.devices = r.Devices.Kind
+
 	return slices.Concat([]entity.Entry{
 		r.Groups,
 		r.Profiles, r.Metrics, r.Commands, r.Rules, r.Types, r.Devices, r.Credentials,
-	}, r.things(), []entity.Entry{
+	}, things.describe(b), []entity.Entry{
 		r.RelationshipTypes, r.Relationships,
 		r.GeoFences,
 		r.Edges,
-		r.dashboards(),
+		dashboards.describe(b),
 	})
-}
-
-func (r *Registry) base() entity.Base {
-	return entity.Base{Store: r.parts.Store, Writer: r.parts.Writer, Managed: r.parts.Managed}
 }
 
 // CountBytes implements store.Counter for all that the registry keeps.
 func (r *Registry) CountBytes(tx store.Tx, sums map[int64]int64) error {
-	return cmp.Or(r.Kinds.CountBytes(tx, sums), r.Keyed.CountBytes(tx, sums), r.attributes.CountBytes(tx, sums), fenceset.CountBytes(tx, sums))
+	return cmp.Or(r.Kinds.CountBytes(tx, sums), r.Keyed.CountBytes(tx, sums), r.Attributes.rows.CountBytes(tx, sums), fenceset.CountBytes(tx, sums))
 }
 
 // SetLimits changes how many rows of the kinds a tenant may have. Those that are there stay.
 func (r *Registry) SetLimits(s DeviceSettings) { r.perTenant.Store(&s) }
-
-// mutate runs fn as one change, for who may write devices.
-func (r *Registry) mutate(ctx context.Context, by *model.Principal, fn func(*store.Change) error) error {
-	if err := r.Devices.MayWrite(by); err != nil {
-		return err
-	}
-	return r.parts.Writer.Mutate(ctx, by, fn)
-}
-
-// forgetDevice has the verified credentials of a device forgotten once the change is committed.
-func (r *Registry) forgetDevice(c *store.Change, id int64) { r.forget(c, id, 0) }
-
-// forgetCredential does the same for one credential.
-func (r *Registry) forgetCredential(c *store.Change, id int64) { r.forget(c, 0, id) }
-
-func (r *Registry) forget(c *store.Change, device, credential int64) {
-	c.OnCommit(func() {
-		r.m.forgotten.Inc()
-		r.parts.Invalidate(device, credential)
-	})
-}

@@ -44,13 +44,13 @@ func TestViewRowsFollowAnyChanges(t *testing.T) {
 			case 6:
 				_, err = b.Devices.Delete(ctx, by, token)
 			case 7:
-				_, err = b.CreateDevices(ctx, by, Bulk{Type: of, Count: 2, TokenTemplate: token + "{n}"})
+				_, err = b.Devices.CreateBulk(ctx, by, Bulk{Type: of, Count: 2, TokenTemplate: token + "{n}"})
 			case 8:
 				_, err = b.Profiles.Create(ctx, by, store.Patch{"token": token})
 			case 9:
 				_, err = b.Profiles.Delete(ctx, by, token)
 			case 10, 11:
-				_, err = b.SetAttribute(ctx, by, AttributeSet{AttributeRef{"device", token, ScopeShared, of}, ValueString, &of})
+				_, err = b.Attributes.Set(ctx, by, AttributeSet{AttributeRef{"device", token, ScopeShared, of}, ValueString, &of})
 			}
 			if err != nil && model.CodeOf(err) == "" {
 				rt.Fatal(err)
@@ -185,11 +185,11 @@ func TestRecordsOfAnotherTenantAreNotThere(t *testing.T) {
 	b.views()
 	b.unchanged("another tenant's calls", func() {
 		foreign(b, b.Types, "t", typ.ID, store.Patch{"name": "x"}, store.Patch{"token": "n", "profileToken": "p"})
-		foreign(b, b.Profiles, "p", p.ID, store.Patch{"name": "x"}, nil)
+		foreign(b, b.Profiles.Kind, "p", p.ID, store.Patch{"name": "x"}, nil)
 		foreign(b, b.Metrics, "m-temp", 1, store.Patch{"name": "x"}, store.Patch{"token": "n", "deviceProfileToken": "p", "metricKey": "k", "dataType": "INT"})
 		foreign(b, b.Rules, "r1", 1, store.Patch{"name": "x"}, store.Patch{"token": "n", "deviceProfileToken": "p", "definition": ruleText, "enabled": true})
-		foreign(b, b.Devices, "d", d.ID, store.Patch{"name": "x"}, store.Patch{"token": "n", "deviceTypeToken": "t"})
-		foreign(b, b.Credentials, "c", c.ID, store.Patch{"enabled": false}, store.Patch{"token": "n", "deviceToken": "d", "credentialType": AccessToken, "credentialId": "y", "enabled": true})
+		foreign(b, b.Devices.Kind, "d", d.ID, store.Patch{"name": "x"}, store.Patch{"token": "n", "deviceTypeToken": "t"})
+		foreign(b, b.Credentials.Kind, "c", c.ID, store.Patch{"enabled": false}, store.Patch{"token": "n", "deviceToken": "d", "credentialType": AccessToken, "credentialId": "y", "enabled": true})
 	})
 	nobody := fixture.Member("eve", "", 0, model.DeviceRead, model.DeviceWrite)
 	if _, err := b.Devices.ByToken(ctx, nobody, []string{"d"}); model.CodeOf(err) != model.CodeUnauthenticated {

@@ -21,6 +21,8 @@ import (
 type bench struct {
 	testing.TB
 	*Registry
+	config    Config // of New
+	parts     Deps
 	db        *sqlite.DB
 	now       atomic.Int64 // clock in microseconds; each change is a millisecond later
 	validator *fakeValidator
@@ -86,7 +88,8 @@ func newBench(t testing.TB, c Config) *bench {
 	db := fixture.Store(t)
 	b := &bench{TB: t, db: db, validator: &fakeValidator{refuse: map[string]string{}}}
 	b.now.Store(1_700_000_000_000_000)
-	b.Registry = New(c, Deps{
+	b.config = c
+	b.parts = Deps{
 		Store:     db,
 		Writer:    b,
 		Sealer:    store.NewVault([32]byte{1, 2, 3}),
@@ -97,7 +100,8 @@ func newBench(t testing.TB, c Config) *bench {
 			return nil
 		}},
 		Invalidate: func(device, credential int64) { b.note(&b.forgotten, device, credential) },
-	})
+	}
+	b.Registry = New(b.config, b.parts)
 	return b
 }
 

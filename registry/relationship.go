@@ -71,19 +71,26 @@ func BuiltInRelationshipType(token string) bool {
 	return builtIn
 }
 
-func (r *Registry) relationshipTypes() *entity.Kind[RelationshipType] {
-	return entity.New(r.base(), entity.Desc[RelationshipType]{
-		Kind: "entity relationship type", Type: "EntityRelationshipType", Plural: "entityRelationshipTypes", Area: area,
-		Table: "entity_relationship_types", Read: mayRead, Write: mayWrite,
-		Check: r.checkRelationshipType, Changed: r.relationshipTypeChanged,
-	})
+// Relations are how the entities of all tenants are related, and in which ways they can be.
+type Relations struct {
+	*entity.Kind[Relationship]
+	Types *entity.Kind[RelationshipType]
+	access
+	limits func() *DeviceSettings
+	groups *entity.Kind[EntityGroup] // whose members are relationships
 }
 
-func (r *Registry) relationships() *entity.Kind[Relationship] {
-	return entity.New(r.base(), entity.Desc[Relationship]{
+// describe makes the kinds.
+func (rs *Relations) describe(b entity.Base) {
+	rs.Types = entity.New(b, entity.Desc[RelationshipType]{
+		Kind: "entity relationship type", Type: "EntityRelationshipType", Plural: "entityRelationshipTypes", Area: area,
+		Table: "entity_relationship_types", Read: mayRead, Write: mayWrite,
+		Check: rs.checkType, Changed: rs.typeChanged,
+	})
+	rs.Kind = entity.New(b, entity.Desc[Relationship]{
 		Kind: "entity relationship", Type: "EntityRelationship", Plural: "entityRelationships", Area: area,
 		Table: "entity_relationships", Read: mayRead, Write: mayWrite,
-		Making: r.makeBuiltInType, Check: r.checkRelationship, Changed: r.relationshipChanged,
+		Making: rs.makeBuiltInType, Check: rs.check, Changed: rs.changed,
 		Filters: []entity.Filter{{Name: "tracked", Of: func(tracked any) store.Filter {
 			return store.RefersToFlagged("type_id", "entity_relationship_types", "tracked", tracked == true)
 		}}},
@@ -91,52 +98,52 @@ func (r *Registry) relationships() *entity.Kind[Relationship] {
 }
 
 // makeBuiltInType makes a built-in relationship type when it is used for the first time.
-func (r *Registry) makeBuiltInType(c *store.Change, p store.Patch) error {
+func (rs *Relations) makeBuiltInType(c *store.Change, p store.Patch) error {
 	token, _ := p["relationshipType"].(string)
 	tracked, builtIn := builtInTypes()[token]
 	if !builtIn {
 		return nil
 	}
-	have, err := r.RelationshipTypes.Table.Get(c, c.By.TenantID, token)
+	have, err := rs.Types.Table.Get(c, c.By.TenantID, token)
 	if err != nil || have != nil {
 		return err
 	}
-	_, err = r.RelationshipTypes.Make(c, store.Patch{"token": token, "tracked": tracked})
+	_, err = rs.Types.Make(c, store.Patch{"token": token, "tracked": tracked})
 	return err
 }
 
-// checkRelationshipType refuses a type that becomes tracked while a device would have too many tracked relationships.
-func (r *Registry) checkRelationshipType(tx store.Tx, t *RelationshipType, changed store.Changed) error {
+// checkType refuses a type that becomes tracked while a device would have too many tracked relationships.
+func (rs *Relations) checkType(tx store.Tx, t *RelationshipType, changed store.Changed) error {
 	if changed.New || !changed.Has("tracked") || !t.Tracked {
 		return nil
 	}
 	n, err := relations.MaxTracked(tx, t.TenantID, t.ID)
-	if maximum := r.perTenant.Load().TrackedPerDevice; err == nil && n > maximum {
+	if maximum := rs.limits().TrackedPerDevice; err == nil && n > maximum {
 		err = model.OverLimit("limits.tracked_relationships_per_device", "a device would have %d tracked relationships, at most %d are allowed", n, maximum)
 	}
 	return err
 }
 
-// checkRelationship finds both ends of a new relationship.
-func (r *Registry) checkRelationship(tx store.Tx, rel *Relationship, _ store.Changed) (err error) {
-	if rel.SourceID, err = r.entityID(tx, rel.TenantID, "source", rel.SourceType, rel.Source); err != nil {
+// check finds both ends of a new relationship.
+func (rs *Relations) check(tx store.Tx, rel *Relationship, _ store.Changed) (err error) {
+	if rel.SourceID, err = entityID(tx, rel.TenantID, "source", rel.SourceType, rel.Source); err != nil {
 		return err
 	}
-	if rel.TargetID, err = r.entityID(tx, rel.TenantID, "target", rel.TargetType, rel.Target); err != nil {
+	if rel.TargetID, err = entityID(tx, rel.TenantID, "target", rel.TargetType, rel.Target); err != nil {
 		return err
 	}
-	t, err := r.RelationshipTypes.Table.GetByID(tx, rel.TenantID, rel.TypeID)
+	t, err := rs.Types.Table.GetByID(tx, rel.TenantID, rel.TypeID)
 	if err != nil {
 		return err
 	}
-	if err := r.checkMember(tx, rel, t); err != nil {
+	if err := rs.checkMember(tx, rel, t); err != nil {
 		return err
 	}
-	return r.checkRelationshipCount(tx, rel, t)
+	return rs.checkCount(tx, rel, t)
 }
 
 // entityID returns the row id of an entity that a field names, and refuses one that does not exist.
-func (r *Registry) entityID(tx store.Tx, tenant int64, field, entityType, token string) (int64, error) {
+func entityID(tx store.Tx, tenant int64, field, entityType, token string) (int64, error) {
 	var found map[string]int64
 	if table, ok := EntityTypes()[entityType]; ok {
 		var err error
@@ -151,11 +158,11 @@ func (r *Registry) entityID(tx store.Tx, tenant int64, field, entityType, token 
 }
 
 // checkMember refuses a member that its group cannot have.
-func (r *Registry) checkMember(tx store.Tx, rel *Relationship, t *RelationshipType) error {
+func (rs *Relations) checkMember(tx store.Tx, rel *Relationship, t *RelationshipType) error {
 	if t.Token != relations.MemberRelation || rel.SourceType != EntityGroups {
 		return nil
 	}
-	g, err := r.Groups.Table.GetByID(tx, rel.TenantID, rel.SourceID)
+	g, err := rs.groups.Table.GetByID(tx, rel.TenantID, rel.SourceID)
 	switch {
 	case err != nil:
 		return err
@@ -167,15 +174,15 @@ func (r *Registry) checkMember(tx store.Tx, rel *Relationship, t *RelationshipTy
 	return nil
 }
 
-// checkRelationshipCount refuses one more relationship of a device that has as many as it may: those that begin at it, and its
+// checkCount refuses one more relationship of a device that has as many as it may: those that begin at it, and its
 // memberships in static groups.
-func (r *Registry) checkRelationshipCount(tx store.Tx, rel *Relationship, t *RelationshipType) error {
-	limits := r.perTenant.Load()
+func (rs *Relations) checkCount(tx store.Tx, rel *Relationship, t *RelationshipType) error {
+	limits := rs.limits()
 	if rel.SourceType == EntityDevice {
-		if err := r.refuseRelationships(tx, rel, rel.SourceID, limits.RelationshipsPerDevice); err != nil || !t.Tracked {
+		if err := rs.refuse(tx, rel, rel.SourceID, limits.RelationshipsPerDevice); err != nil || !t.Tracked {
 			return err
 		}
-		n, err := r.Relationships.Table.Count(tx, rel.TenantID, store.Eq("source_type", EntityDevice), store.Eq("source_id", rel.SourceID),
+		n, err := rs.Table.Count(tx, rel.TenantID, store.Eq("source_type", EntityDevice), store.Eq("source_id", rel.SourceID),
 			store.RefersToFlagged("type_id", "entity_relationship_types", "tracked", true))
 		if err == nil && n >= limits.TrackedPerDevice {
 			err = model.OverLimit("limits.tracked_relationships_per_device", "a device has at most %d tracked relationships", limits.TrackedPerDevice)
@@ -183,25 +190,25 @@ func (r *Registry) checkRelationshipCount(tx store.Tx, rel *Relationship, t *Rel
 		return err
 	}
 	if rel.SourceType == EntityGroups && rel.TargetType == EntityDevice {
-		return r.refuseRelationships(tx, rel, rel.TargetID, limits.RelationshipsPerDevice)
+		return rs.refuse(tx, rel, rel.TargetID, limits.RelationshipsPerDevice)
 	}
 	return nil
 }
 
-func (r *Registry) refuseRelationships(tx store.Tx, rel *Relationship, device, maximum int64) error {
-	from, err := r.Relationships.Table.Count(tx, rel.TenantID, store.Eq("source_type", EntityDevice), store.Eq("source_id", device))
+func (rs *Relations) refuse(tx store.Tx, rel *Relationship, device, maximum int64) error {
+	from, err := rs.Table.Count(tx, rel.TenantID, store.Eq("source_type", EntityDevice), store.Eq("source_id", device))
 	if err != nil {
 		return err
 	}
-	in, err := r.Relationships.Table.Count(tx, rel.TenantID, store.Eq("target_type", EntityDevice), store.Eq("target_id", device), store.Eq("source_type", EntityGroups))
+	in, err := rs.Table.Count(tx, rel.TenantID, store.Eq("target_type", EntityDevice), store.Eq("target_id", device), store.Eq("source_type", EntityGroups))
 	if err == nil && from+in >= maximum {
 		err = model.OverLimit("limits.relationships_per_device", "a device has at most %d relationships, memberships in static groups among them", maximum)
 	}
 	return err
 }
 
-// removeRelationships removes the relationships of an entity that goes, at either end.
-func (r *Registry) removeRelationships(c *store.Change, tenant int64, entityType string, id int64, token string) error {
+// removeAll removes the relationships of an entity that goes, at either end.
+func (rs *Relations) removeAll(c *store.Change, tenant int64, entityType string, id int64, token string) error {
 	anchored, err := relations.AnchoredTo(c, tenant, entityType, id)
 	if err != nil {
 		return err
@@ -222,33 +229,33 @@ func (r *Registry) removeRelationships(c *store.Change, tenant int64, entityType
 	if _, err := relations.Remove(c, tenant, entityType, id, token); err != nil {
 		return err
 	}
-	return cmp.Or(r.anchor(c, tenant, anchored...), r.enlist(c, tenant, members...))
+	return cmp.Or(anchor(c, tenant, anchored...), enlist(c, tenant, members...))
 }
 
-// relationshipChanged anchors the device of a tracked relationship that comes or goes, and enlists that of a membership.
-func (r *Registry) relationshipChanged(c *store.Change, old, rel *Relationship) error {
+// changed anchors the device of a tracked relationship that comes or goes, and enlists that of a membership.
+func (rs *Relations) changed(c *store.Change, old, rel *Relationship) error {
 	row := cmp.Or(rel, old)
 	member := row.SourceType == EntityGroups && row.TargetType == EntityDevice
 	if row.SourceType != EntityDevice && !member {
 		return nil
 	}
-	t, err := r.RelationshipTypes.Table.GetByID(c, row.TenantID, row.TypeID)
+	t, err := rs.Types.Table.GetByID(c, row.TenantID, row.TypeID)
 	switch {
 	case err != nil || t == nil:
 		return err
 	case member && t.Token == relations.MemberRelation:
-		return r.enlist(c, row.TenantID, row.TargetID)
+		return enlist(c, row.TenantID, row.TargetID)
 	case member || !t.Tracked:
 		return nil
 	}
-	return r.anchor(c, row.TenantID, row.SourceID)
+	return anchor(c, row.TenantID, row.SourceID)
 }
 
 // maxAnchored bounds the devices that one change of a relationship type anchors: the others wait for the writer meanwhile.
 const maxAnchored = 10_000
 
-// relationshipTypeChanged anchors the devices that have relationships of a type which is tracked from now on, or no longer.
-func (r *Registry) relationshipTypeChanged(c *store.Change, old, t *RelationshipType) error {
+// typeChanged anchors the devices that have relationships of a type which is tracked from now on, or no longer.
+func (rs *Relations) typeChanged(c *store.Change, old, t *RelationshipType) error {
 	if old == nil || t == nil || old.Tracked == t.Tracked {
 		return nil
 	}
@@ -259,11 +266,11 @@ func (r *Registry) relationshipTypeChanged(c *store.Change, old, t *Relationship
 	if len(devices) > maxAnchored {
 		return model.OverLimit("tracked", "changes what the events of more than %d devices belong to at once: make another relationship type and move the relationships to it", maxAnchored)
 	}
-	return r.anchor(c, t.TenantID, devices...)
+	return anchor(c, t.TenantID, devices...)
 }
 
 // anchor makes the tracked relationships that devices have now effective for their messages.
-func (r *Registry) anchor(c *store.Change, tenant int64, devices ...int64) error {
+func anchor(c *store.Change, tenant int64, devices ...int64) error {
 	anchors, err := relations.Anchors(c, tenant, devices...)
 	if err != nil {
 		return err
@@ -280,12 +287,12 @@ func (r *Registry) anchor(c *store.Change, tenant int64, devices ...int64) error
 	return nil
 }
 
-// CreateRelationships makes relationships, all or none.
-func (r *Registry) CreateRelationships(ctx context.Context, by *model.Principal, requests []store.Patch) (made []*Relationship, err error) {
-	err = r.mutate(ctx, by, func(c *store.Change) error {
+// CreateAll makes relationships, all or none.
+func (rs *Relations) CreateAll(ctx context.Context, by *model.Principal, requests []store.Patch) (made []*Relationship, err error) {
+	err = rs.mutate(ctx, by, func(c *store.Change) error {
 		made = made[:0]
 		for _, p := range requests {
-			rel, err := r.Relationships.Create(c.Context(), by, p)
+			rel, err := rs.Create(c.Context(), by, p)
 			if err != nil {
 				return err
 			}
@@ -299,12 +306,12 @@ func (r *Registry) CreateRelationships(ctx context.Context, by *model.Principal,
 	return made, nil
 }
 
-// RemoveRelationships removes those of the relationships that exist in one transaction, and reports whether there was one.
-func (r *Registry) RemoveRelationships(ctx context.Context, by *model.Principal, tokens []string) (removed bool, err error) {
-	err = r.mutate(ctx, by, func(c *store.Change) error {
+// RemoveAll removes those of the relationships that exist in one transaction, and reports whether there was one.
+func (rs *Relations) RemoveAll(ctx context.Context, by *model.Principal, tokens []string) (removed bool, err error) {
+	err = rs.mutate(ctx, by, func(c *store.Change) error {
 		removed = false
 		for _, token := range tokens {
-			one, err := r.Relationships.Delete(c.Context(), by, token)
+			one, err := rs.Delete(c.Context(), by, token)
 			if err != nil {
 				return err
 			}

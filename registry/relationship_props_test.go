@@ -110,7 +110,7 @@ func (m *relatedModel) step(rt *rapid.T, b *bench) (what string, want model.Code
 	case 6:
 		return m.relate(rt, b)
 	case 7:
-		removed, err := b.RemoveRelationships(ctx, acme, []string{"r" + token, "r" + token})
+		removed, err := b.Relationships.RemoveAll(ctx, acme, []string{"r" + token, "r" + token})
 		if _, have := m.related["r"+token]; have != removed {
 			rt.Fatalf("removing r%s: %v", token, removed)
 		}

@@ -115,23 +115,23 @@ func TestManyRelationshipsAreMadeTogetherOrNot(t *testing.T) {
 	b := newBench(t, Config{})
 	b.seedRelated()
 	b.unchanged("a refused list", func() {
-		_, err := b.CreateRelationships(t.Context(), acme, []store.Patch{
+		_, err := b.Relationships.CreateAll(t.Context(), acme, []store.Patch{
 			relation("x1", "device/d", "assigned", "asset/a"), relation("x2", "device/d", "assigned", "asset/none"), relation("x3", "device/d", "assigned", "asset/a2")})
 		b.refused("one of three", err, model.CodeInvalidInput, `asset "none" does not exist`)
-		_, err = b.CreateRelationships(t.Context(), acme, []store.Patch{relation("x1", "device/d", "assigned", "asset/a"), relation("x1", "device/d", "assigned", "asset/a2")})
+		_, err = b.Relationships.CreateAll(t.Context(), acme, []store.Patch{relation("x1", "device/d", "assigned", "asset/a"), relation("x1", "device/d", "assigned", "asset/a2")})
 		b.refused("a token twice", err, model.CodeConflict, "unique")
 	})
-	made := must(b.CreateRelationships(t.Context(), acme, []store.Patch{relation("x1", "device/d", "assigned", "asset/a"), relation("x2", "device/d2", "assigned", "asset/a")}))(t)
+	made := must(b.Relationships.CreateAll(t.Context(), acme, []store.Patch{relation("x1", "device/d", "assigned", "asset/a"), relation("x2", "device/d2", "assigned", "asset/a")}))(t)
 	if len(made) != 2 || b.left() != "x1 x2" {
 		t.Errorf("%d, %s", len(made), b.left())
 	}
-	if removed := must(b.RemoveRelationships(t.Context(), acme, []string{"x1", "none"}))(t); !removed || b.left() != "x2" {
+	if removed := must(b.Relationships.RemoveAll(t.Context(), acme, []string{"x1", "none"}))(t); !removed || b.left() != "x2" {
 		t.Errorf("%v, %s", removed, b.left())
 	}
-	if removed := must(b.RemoveRelationships(t.Context(), acme, []string{"x1", "none"}))(t); removed {
+	if removed := must(b.Relationships.RemoveAll(t.Context(), acme, []string{"x1", "none"}))(t); removed {
 		t.Error("a relationship that does not exist is removed")
 	}
-	_, err := b.RemoveRelationships(t.Context(), other, []string{"x2"})
+	_, err := b.Relationships.RemoveAll(t.Context(), other, []string{"x2"})
 	if err != nil || b.left() != "x2" {
 		t.Errorf("another tenant removes: %v, %s", err, b.left())
 	}

@@ -25,10 +25,10 @@ func (a *Attribute) view() model.AttributeView {
 	return relations.AttributeValue(a.Type, a.Text, a.Number)
 }
 
-// attributeChanged makes the value of an attribute effective where resolution reads it: the numbers of the scopes SERVER and SHARED of
+// changed makes the value of an attribute effective where resolution reads it: the numbers of the scopes SERVER and SHARED of
 // devices, and any value of the scope SHARED whose key a selector in use names. Others need no place in the log. old or a is nil where
 // there is none.
-func (r *Registry) attributeChanged(c *store.Change, old, a *Attribute) error {
+func (as *Attributes) changed(c *store.Change, old, a *Attribute) error {
 	row := a
 	if a == nil {
 		row = old
@@ -37,7 +37,7 @@ func (r *Registry) attributeChanged(c *store.Change, old, a *Attribute) error {
 		return nil
 	}
 	if row.Scope == ScopeShared && (old == nil || a == nil || !reflect.DeepEqual(old.shared(), a.shared())) {
-		r.sharedChanged(c, row.EntityID)
+		as.sharedChanged(c, row.EntityID)
 	}
 	named := false
 	if row.Scope == ScopeShared && (old != nil && !old.numeric() || a != nil && !a.numeric()) {
@@ -100,8 +100,8 @@ func (u *inUse) activate(g *EntityGroup, version int64) {
 }
 
 // inUse is what is in use now.
-func (r *Registry) inUse(tx store.Tx, tenant int64) (*inUse, error) {
-	groups, err := r.Groups.Table.Select(tx, tenant, "id", store.NotNull("active_version"))
+func (gs *Groups) inUse(tx store.Tx, tenant int64) (*inUse, error) {
+	groups, err := gs.Table.Select(tx, tenant, "id", store.NotNull("active_version"))
 	if err != nil {
 		return nil, err
 	}
@@ -109,26 +109,26 @@ func (r *Registry) inUse(tx store.Tx, tenant int64) (*inUse, error) {
 	for _, g := range groups {
 		u.groups[g.Token] = g
 	}
-	u.profiles, err = r.versions.Effective(tx, tenant)
+	u.profiles, err = gs.profiles.Effective(tx, tenant)
 	return u, err
 }
 
 // useSelectors takes a step in what is in use, and makes the versions of groups effective that come into use by it. It refuses a step
 // after which the tenant has more selectors in use than it may, unless it had as many before.
-func (r *Registry) useSelectors(c *store.Change, tenant int64, step func(*inUse)) error {
-	u, err := r.inUse(c, tenant)
+func (gs *Groups) useSelectors(c *store.Change, tenant int64, step func(*inUse)) error {
+	u, err := gs.inUse(c, tenant)
 	if err != nil {
 		return err
 	}
 	before, known := u.versions(), maps.Clone(u.groups)
 	step(u)
 	after := u.versions()
-	if maximum := r.perTenant.Load().SelectorsPerTenant; int64(len(after)) > maximum && len(after) > len(before) {
+	if maximum := gs.limits().SelectorsPerTenant; int64(len(after)) > maximum && len(after) > len(before) {
 		return model.OverLimit("limits.selectors_per_tenant", "the tenant would have %d selectors in use, at most %d are allowed", len(after), maximum)
 	}
 	maps.Copy(known, u.groups)
 	maps.DeleteFunc(after, notOfDevices(known))
-	return r.viewGroups(c, tenant, known, before, after)
+	return gs.view(c, tenant, known, before, after)
 }
 
 // notOfDevices says of a version whether the members of its group are other entities than devices: messages are those of devices.
@@ -138,17 +138,17 @@ func notOfDevices(groups map[string]*EntityGroup) func(groupVersion, bool) bool 
 	}
 }
 
-// viewGroups sets the rows of the versions of groups that come into use, ends those of the others, and sees to it that the attributes
+// view sets the rows of the versions of groups that come into use, ends those of the others, and sees to it that the attributes
 // which their selectors name are read.
-func (r *Registry) viewGroups(c *store.Change, tenant int64, groups map[string]*EntityGroup, before, after map[groupVersion]bool) error {
+func (gs *Groups) view(c *store.Change, tenant int64, groups map[string]*EntityGroup, before, after map[groupVersion]bool) error {
 	keys := map[string]bool{}
 	for _, version := range slices.SortedFunc(maps.Keys(after), compareVersions) {
 		g, active := groups[version.group], after[version]
-		body, err := r.groupVersions.Body(c, g.ID, version.version)
+		body, err := gs.versions.Body(c, g.ID, version.version)
 		if err != nil {
 			return err
 		}
-		if err := r.addKeys(keys, body); err != nil {
+		if err := gs.addKeys(keys, body); err != nil {
 			return err
 		}
 		if was, used := before[version]; used && was == active {
@@ -168,7 +168,7 @@ func (r *Registry) viewGroups(c *store.Change, tenant int64, groups map[string]*
 			return err
 		}
 	}
-	return r.useKeys(c, tenant, keys)
+	return gs.keys.use(c, tenant, keys)
 }
 
 func (g *EntityGroup) viewKey(version int64) string {
@@ -176,7 +176,7 @@ func (g *EntityGroup) viewKey(version int64) string {
 }
 
 // enlist makes the memberships in static groups that devices have now effective for their messages.
-func (r *Registry) enlist(c *store.Change, tenant int64, devices ...int64) error {
+func enlist(c *store.Change, tenant int64, devices ...int64) error {
 	for _, id := range devices {
 		groups, err := relations.Memberships(c, tenant, id)
 		if err != nil {

@@ -35,7 +35,7 @@ func TestWhichAttributesTakeAPlaceInTheLog(t *testing.T) {
 		return func() { b.set(attribute(scope, key, typ, value)) }
 	}
 	remove := func(scope, key string) func() {
-		return func() { must(b.DeleteAttribute(t.Context(), acme, AttributeRef{"device", "d", scope, key}))(t) }
+		return func() { must(b.Attributes.Delete(t.Context(), acme, AttributeRef{"device", "d", scope, key}))(t) }
 	}
 	for _, c := range []struct {
 		name string
@@ -188,7 +188,7 @@ func TestAKeyComesIntoUseWithManyValues(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Config{})
 	b.seed()
-	must(b.CreateDevices(t.Context(), acme, Bulk{Type: "t", Count: 100, TokenTemplate: "x{n}"}))(t)
+	must(b.Devices.CreateBulk(t.Context(), acme, Bulk{Type: "t", Count: 100, TokenTemplate: "x{n}"}))(t)
 	b.write(`INSERT INTO attributes (tenant_id, created_at, updated_at, entity_type, entity_id, scope, key, value_type, text_value)
 		SELECT 1, 1, 1, 'device', id, 'SHARED', 'site', 'STRING', ? FROM devices WHERE token <> 'd'`, strings.Repeat("x", maxAttributeValue))
 	b.dynamic("g", `attr["site"] == "x"`)

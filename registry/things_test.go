@@ -133,7 +133,7 @@ func TestDevicesAreSearched(t *testing.T) {
 	}
 	fails := errors.New("not known")
 	var ids []int64
-	b.parts.Active = func(context.Context, *model.Principal) ([]int64, error) { return ids, fails }
+	b.Devices.activeNow = func(context.Context, *model.Principal) ([]int64, error) { return ids, fails }
 	if _, err := b.Devices.Info().Criteria(ctx, acme, map[string]any{"active": true}); !errors.Is(err, fails) {
 		t.Error(err)
 	}
@@ -159,7 +159,7 @@ func BenchmarkSearchOf100000(b *testing.B) {
 	ctx := b.Context()
 	w.seed()
 	for start := 0; start < 100_000; start += maxBulk {
-		must(w.CreateDevices(ctx, acme, Bulk{Type: "t", Count: maxBulk, StartIndex: new(int64(start + 1)), TokenTemplate: "boiler-{n:06d}",
+		must(w.Devices.CreateBulk(ctx, acme, Bulk{Type: "t", Count: maxBulk, StartIndex: new(int64(start + 1)), TokenTemplate: "boiler-{n:06d}",
 			NameTemplate: new("Boiler {n} of hall 7"), ExternalIDTemplate: new("SN-{n:08d}-A"), Metadata: new(`{"floor": 3, "line": "north", "installed": "2024-05-06"}`)}))(b)
 	}
 	for name, c := range map[string]struct {
@@ -186,7 +186,7 @@ func BenchmarkSearchOf100000(b *testing.B) {
 	for i := range ids {
 		ids[i] = int64(i + 1)
 	}
-	w.parts.Active = func(context.Context, *model.Principal) ([]int64, error) { return ids, nil }
+	w.Devices.activeNow = func(context.Context, *model.Principal) ([]int64, error) { return ids, nil }
 	b.Run("active", func(b *testing.B) {
 		for b.Loop() {
 			filters := must(w.Devices.Info().Criteria(ctx, acme, map[string]any{"active": true}))(b)
@@ -208,7 +208,7 @@ func BenchmarkCommandFor10000(b *testing.B) {
 		tokens[i] = fmt.Sprint("f", i+1)
 	}
 	for b.Loop() {
-		if n := len(must(w.RefusedCommands(b.Context(), acme, tokens, "valve", new(`{"level": 7}`)))(b)); n != 0 {
+		if n := len(must(w.Vocabularies.Refused(b.Context(), acme, tokens, "valve", new(`{"level": 7}`)))(b)); n != 0 {
 			b.Fatal(n)
 		}
 	}

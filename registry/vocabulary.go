@@ -13,6 +13,7 @@ import (
 	"weir/model"
 	"weir/registry/parameter"
 	"weir/store"
+	"weir/store/entity"
 )
 
 // MaxCommandBatch is the maximum number of devices of one check of a command.
@@ -43,17 +44,25 @@ type CommandRefusal struct {
 	Reason string `gql:"reason"`
 }
 
-// Vocabulary returns the commands of a device, nil for an unknown device.
-func (r *Registry) Vocabulary(ctx context.Context, by *model.Principal, device string) (found *CommandVocabulary, err error) {
-	if err := r.Devices.MayRead(by); err != nil {
+// Vocabularies say which commands the devices of all tenants take.
+type Vocabularies struct {
+	store      store.Store
+	devices    *entity.Kind[Device]
+	profiles   *Profiles
+	remembered declaredCommands
+}
+
+// Of returns the commands of a device, nil for an unknown device.
+func (vs *Vocabularies) Of(ctx context.Context, by *model.Principal, device string) (found *CommandVocabulary, err error) {
+	if err := vs.devices.MayRead(by); err != nil {
 		return nil, err
 	}
-	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) error {
-		d, err := r.Devices.Table.Get(tx, by.TenantID, device)
+	err = store.Read(ctx, vs.store, func(tx store.Tx) error {
+		d, err := vs.devices.Table.Get(tx, by.TenantID, device)
 		if err != nil || d == nil {
 			return err
 		}
-		s, err := r.activeOf(tx, d)
+		s, err := vs.profiles.activeOf(tx, d)
 		found = &CommandVocabulary{Commands: []SnapshotCommand{}}
 		if s != nil && len(s.Commands) > 0 {
 			found = &CommandVocabulary{Constrained: true, Commands: s.Commands}
@@ -63,10 +72,10 @@ func (r *Registry) Vocabulary(ctx context.Context, by *model.Principal, device s
 	return found, err
 }
 
-// RefusedCommands returns which of the devices do not take a command with a payload (nil: without one), in the order in which
+// Refused returns which of the devices do not take a command with a payload (nil: without one), in the order in which
 // they are named first. Each is judged by the active version of its profile.
-func (r *Registry) RefusedCommands(ctx context.Context, by *model.Principal, devices []string, key string, payload *string) (refused []CommandRefusal, err error) {
-	if err := r.Devices.MayRead(by); err != nil {
+func (vs *Vocabularies) Refused(ctx context.Context, by *model.Principal, devices []string, key string, payload *string) (refused []CommandRefusal, err error) {
+	if err := vs.devices.MayRead(by); err != nil {
 		return nil, err
 	}
 	devices = unique(devices)
@@ -74,8 +83,8 @@ func (r *Registry) RefusedCommands(ctx context.Context, by *model.Principal, dev
 		return nil, model.OverLimit("deviceTokens", "%d devices, at most %d may be checked at a time", len(devices), MaxCommandBatch)
 	}
 	var judged []JudgedDevice
-	err = store.Read(ctx, r.parts.Store, func(tx store.Tx) (err error) {
-		judged, err = r.JudgeCommand(tx, by.TenantID, devices, key, payload)
+	err = store.Read(ctx, vs.store, func(tx store.Tx) (err error) {
+		judged, err = vs.Judge(tx, by.TenantID, devices, key, payload)
 		return err
 	})
 	refused = []CommandRefusal{}
@@ -93,9 +102,9 @@ type JudgedDevice struct {
 	CommandRefusal       // Code "": the device takes the command
 }
 
-// JudgeCommand says of each device of a tenant whether it takes a command with a payload (nil: without one), in the order of the
+// Judge says of each device of a tenant whether it takes a command with a payload (nil: without one), in the order of the
 // argument. It is the one judgement of all who check a command or make one.
-func (r *Registry) JudgeCommand(tx store.Tx, tenant int64, devices []string, key string, payload *string) ([]JudgedDevice, error) {
+func (vs *Vocabularies) Judge(tx store.Tx, tenant int64, devices []string, key string, payload *string) ([]JudgedDevice, error) {
 	found, err := store.JudgedDevices(tx, tenant, devices)
 	if err != nil {
 		return nil, err
@@ -108,7 +117,7 @@ func (r *Registry) JudgeCommand(tx store.Tx, tenant int64, devices []string, key
 			continue
 		}
 		if active[d.TypeID] = nil; d.Version != nil {
-			if active[d.TypeID], err = r.declared(tx, d.Profile, *d.Version); err != nil {
+			if active[d.TypeID], err = vs.declared(tx, d.Profile, *d.Version); err != nil {
 				return nil, err
 			}
 		}
@@ -155,9 +164,9 @@ func commandCheck(key string, payload *string, active map[int64][]SnapshotComman
 // maxCommandKey is how long the key of a definition may be, and so that of a command which needs none.
 const maxCommandKey = 128
 
-// vocabularies remembers the commands that versions of profiles declare, which never change: a version holds much besides, and rules order
+// declaredCommands remembers the commands that versions of profiles declare, which never change: a version holds much besides, and rules order
 // commands by the thousand.
-type vocabularies struct {
+type declaredCommands struct {
 	mu    sync.Mutex
 	known map[profileVersion][]SnapshotCommand
 }
@@ -170,14 +179,14 @@ const (
 	maxVocabulary   = 64 << 10
 )
 
-func (v *vocabularies) get(of profileVersion) (all []SnapshotCommand, ok bool) {
+func (v *declaredCommands) get(of profileVersion) (all []SnapshotCommand, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	all, ok = v.known[of]
 	return all, ok
 }
 
-func (v *vocabularies) put(of profileVersion, all []SnapshotCommand) {
+func (v *declaredCommands) put(of profileVersion, all []SnapshotCommand) {
 	size := 0
 	for i := range all {
 		c := &all[i]
@@ -195,16 +204,16 @@ func (v *vocabularies) put(of profileVersion, all []SnapshotCommand) {
 }
 
 // declared are the commands that a version of a profile declares. They are remembered once they are known to be committed.
-func (r *Registry) declared(tx store.Tx, profile, version int64) ([]SnapshotCommand, error) {
+func (vs *Vocabularies) declared(tx store.Tx, profile, version int64) ([]SnapshotCommand, error) {
 	of := profileVersion{profile, version}
-	if all, ok := r.vocabularies.get(of); ok {
+	if all, ok := vs.remembered.get(of); ok {
 		return all, nil
 	}
-	body, err := r.versions.Body(tx, profile, version)
+	body, err := vs.profiles.versions.Body(tx, profile, version)
 	if err != nil || body == nil {
 		return nil, err
 	}
-	tx.OnCommit(func() { r.vocabularies.put(of, body.Commands) })
+	tx.OnCommit(func() { vs.remembered.put(of, body.Commands) })
 	return body.Commands, nil
 }
 
@@ -242,8 +251,8 @@ func refuseCommand(declared []SnapshotCommand, key string, payload *string) (cod
 }
 
 // activeOfTypes fills in, for device types by row id, the active version that judges their devices; nil for none.
-func (r *Registry) activeOfTypes(tx store.Tx, tenant int64, active map[int64]*Snapshot) error {
-	types, err := r.Types.Table.ByID(tx, tenant, slices.Sorted(maps.Keys(active)))
+func (ps *Profiles) activeOfTypes(tx store.Tx, tenant int64, active map[int64]*Snapshot) error {
+	types, err := ps.types.Table.ByID(tx, tenant, slices.Sorted(maps.Keys(active)))
 	if err != nil {
 		return err
 	}
@@ -253,7 +262,7 @@ func (r *Registry) activeOfTypes(tx store.Tx, tenant int64, active map[int64]*Sn
 			profiles[*t.ProfileID] = nil
 		}
 	}
-	adopted, err := r.Profiles.Table.ByID(tx, tenant, slices.Sorted(maps.Keys(profiles)))
+	adopted, err := ps.Table.ByID(tx, tenant, slices.Sorted(maps.Keys(profiles)))
 	if err != nil {
 		return err
 	}
@@ -261,7 +270,7 @@ func (r *Registry) activeOfTypes(tx store.Tx, tenant int64, active map[int64]*Sn
 		if p.ActiveVersion == nil {
 			continue
 		}
-		if profiles[p.ID], err = r.versions.Body(tx, p.ID, *p.ActiveVersion); err != nil {
+		if profiles[p.ID], err = ps.versions.Body(tx, p.ID, *p.ActiveVersion); err != nil {
 			return err
 		}
 	}

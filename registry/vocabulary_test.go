@@ -70,7 +70,7 @@ func TestAVersionOfTheFirstFormatIsReadForEver(t *testing.T) {
 	}
 	vocabulary := func(constrained bool, keys ...string) {
 		t.Helper()
-		v := must(b.Vocabulary(ctx, acme, "d"))(t)
+		v := must(b.Vocabularies.Of(ctx, acme, "d"))(t)
 		got := []string{}
 		for _, c := range v.Commands {
 			got = append(got, c.Key)
@@ -96,10 +96,10 @@ func TestAVersionOfTheFirstFormatIsReadForEver(t *testing.T) {
 	if drafted := must(b.Commands.By(ctx, acme, "profile_id", int64(1)))(t); len(drafted) != 1 {
 		t.Errorf("a rollback changed the draft: %d commands", len(drafted))
 	}
-	if v, err := b.Vocabulary(ctx, acme, "nowhere"); v != nil || err != nil {
+	if v, err := b.Vocabularies.Of(ctx, acme, "nowhere"); v != nil || err != nil {
 		t.Errorf("of an unknown device: %v %v", v, err)
 	}
-	if v, err := b.Vocabulary(ctx, other, "d"); v != nil || err != nil {
+	if v, err := b.Vocabularies.Of(ctx, other, "d"); v != nil || err != nil {
 		t.Errorf("of another tenant's device: %v %v", v, err)
 	}
 	if _, err := decodeSnapshot(`{"v":5}`); err == nil {
@@ -137,7 +137,7 @@ func TestACommandIsCheckedAgainstTheActiveVersion(t *testing.T) {
 		{"", nil, "e:COMMAND_NOT_IN_VOCABULARY nowhere:DEVICE_NOT_FOUND any:COMMAND_NOT_IN_VOCABULARY d:COMMAND_NOT_IN_VOCABULARY zz:DEVICE_NOT_FOUND"},
 	} {
 		var got []string
-		for _, r := range must(b.RefusedCommands(ctx, acme, devices, c.key, c.payload))(t) {
+		for _, r := range must(b.Vocabularies.Refused(ctx, acme, devices, c.key, c.payload))(t) {
 			if got = append(got, r.Device+":"+r.Code); r.Reason == "" {
 				t.Errorf("%s: no reason", r.Device)
 			}
@@ -146,7 +146,7 @@ func TestACommandIsCheckedAgainstTheActiveVersion(t *testing.T) {
 			t.Errorf("%s %v: %v, want %s", c.key, text(c.payload), got, c.want)
 		}
 	}
-	for _, r := range must(b.RefusedCommands(ctx, other, []string{"d"}, "valve", nil))(t) {
+	for _, r := range must(b.Vocabularies.Refused(ctx, other, []string{"d"}, "valve", nil))(t) {
 		if r.Code != RefusedDevice {
 			t.Errorf("another tenant's device: %v", r)
 		}
@@ -155,9 +155,9 @@ func TestACommandIsCheckedAgainstTheActiveVersion(t *testing.T) {
 	for i := range many {
 		many[i] = fmt.Sprint("n", i)
 	}
-	_, err := b.RefusedCommands(ctx, acme, many, "valve", nil)
+	_, err := b.Vocabularies.Refused(ctx, acme, many, "valve", nil)
 	b.refused("too many", err, model.CodeLimitExceeded, "deviceTokens")
-	if n := len(must(b.RefusedCommands(ctx, acme, many[1:], "valve", nil))(t)); n != MaxCommandBatch {
+	if n := len(must(b.Vocabularies.Refused(ctx, acme, many[1:], "valve", nil))(t)); n != MaxCommandBatch {
 		t.Errorf("%d of %d unknown devices are refused", n, MaxCommandBatch)
 	}
 }
@@ -235,7 +235,7 @@ func TestFacetKeys(t *testing.T) {
 		for i := 0; i < len(more); i += 2 {
 			p[more[i].(string)] = more[i+1]
 		}
-		return b.SetFacetKey(ctx, acme, p)
+		return b.FacetKeys.Set(ctx, acme, p)
 	}
 	made := must(set("device", "floor", "LONG", "values", []any{"1", "2"}, "label", "Floor"))(t)
 	if made.Source != FacetAttribute || *made.Label != "Floor" || !slices.Equal(made.Values, []string{"1", "2"}) {
@@ -258,7 +258,7 @@ func TestFacetKeys(t *testing.T) {
 			b.refused(what, err, model.CodeInvalidInput, "")
 		}
 		b.refused("a third", second(set("area", "floor", "LONG")), model.CodeLimitExceeded, "limits.facet_keys_per_tenant")
-		if must(b.DeleteFacetKey(ctx, other, "device", "floor"))(t) || must(b.DeleteFacetKey(ctx, acme, "device", "none"))(t) {
+		if must(b.FacetKeys.Unset(ctx, other, "device", "floor"))(t) || must(b.FacetKeys.Unset(ctx, acme, "device", "none"))(t) {
 			t.Error("what is not there is deleted")
 		}
 	})
@@ -281,18 +281,18 @@ func TestFacetKeys(t *testing.T) {
 	of(FacetSystem)
 	b.unchanged("a key of the system", func() {
 		b.refused("written", second(set("asset", "floor", "LONG")), model.CodeInvalidInput, "reserved")
-		b.refused("deleted", second(b.DeleteFacetKey(ctx, acme, "asset", "floor")), model.CodeInvalidInput, "reserved")
+		b.refused("deleted", second(b.FacetKeys.Unset(ctx, acme, "asset", "floor")), model.CodeInvalidInput, "reserved")
 	})
 	of(FacetAttribute)
 	b.compareBytes(t)
-	if !must(b.DeleteFacetKey(ctx, acme, "device", "floor"))(t) {
+	if !must(b.FacetKeys.Unset(ctx, acme, "device", "floor"))(t) {
 		t.Error("not deleted")
 	}
 	b.compareBytes(t)
 	reader := model.Service("test", acme.Tenant, acme.TenantID, model.DeviceRead)
-	_, err = b.SetFacetKey(ctx, reader, store.Patch{})
+	_, err = b.FacetKeys.Set(ctx, reader, store.Patch{})
 	b.refused("by one who reads", err, model.CodeForbidden, "device:write")
-	_, err = b.DeleteFacetKey(ctx, reader, "device", "floor")
+	_, err = b.FacetKeys.Unset(ctx, reader, "device", "floor")
 	b.refused("by one who reads", err, model.CodeForbidden, "device:write")
 }
 

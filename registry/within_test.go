@@ -40,7 +40,7 @@ func TestTheVerbsTakePartInAChange(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Config{})
 	change := func(end error) error {
-		return b.parts.Writer.Mutate(t.Context(), acme, func(c *store.Change) error {
+		return b.access.writer.Mutate(t.Context(), acme, func(c *store.Change) error {
 			return errors.Join(furnish(t, b.Registry, c), end)
 		})
 	}
@@ -72,7 +72,7 @@ func TestADraftIsUnpublishedWhenItWouldFreezeAsSomethingElse(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Config{})
 	ctx := t.Context()
-	if err := b.parts.Writer.Mutate(ctx, acme, func(c *store.Change) error { return furnish(t, b.Registry, c) }); err != nil {
+	if err := b.access.writer.Mutate(ctx, acme, func(c *store.Change) error { return furnish(t, b.Registry, c) }); err != nil {
 		t.Fatal(err)
 	}
 	for _, step := range []struct {

@@ -56,7 +56,7 @@ func (l *level) adviseProfile(profile *Entity, compiler *rules.Compiler) error {
 	for _, c := range commands {
 		there.Commands = append(there.Commands, c.CommandKey)
 	}
-	if there.Fences, err = l.parts.Registry.FenceTokens(l.ctx, l.by); err != nil {
+	if there.Fences, err = l.parts.Registry.GeoFences.Tokens(l.ctx, l.by); err != nil {
 		return err
 	}
 	if l.parts.Connectors != nil {

@@ -64,7 +64,7 @@ func attributeValues(l *level, k *kind, entityType string, rows []any, values []
 		ids[i] = k.live.Head(row).ID
 		of[ids[i]] = values[i]
 	}
-	all, err := l.parts.Registry.AttributesOf(l.ctx, l.by, entityType, ids)
+	all, err := l.parts.Registry.Attributes.Of(l.ctx, l.by, entityType, ids)
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (l *level) putAttributes(of registry.AttributeRef, text string) error {
 	if err != nil {
 		return err
 	}
-	have, _, err := l.parts.Registry.Attributes(l.ctx, l.by, store.Page{Size: store.MaxPageSize},
+	have, _, err := l.parts.Registry.Attributes.List(l.ctx, l.by, store.Page{Size: store.MaxPageSize},
 		registry.AttributeFilter{EntityType: &of.EntityType, Entity: &of.Entity, Scope: &of.Scope})
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func (l *level) putAttributes(of registry.AttributeRef, text string) error {
 		switch {
 		case !ok:
 			of.Key = a.Key
-			if _, err := l.parts.Registry.DeleteAttribute(l.ctx, l.by, of); err != nil {
+			if _, err := l.parts.Registry.Attributes.Delete(l.ctx, l.by, of); err != nil {
 				return err
 			}
 		case sameValue(attributeValue(a.Type, a.Value()), attributeValue(q.Type, q.Value)):
@@ -114,7 +114,7 @@ func (l *level) putAttributes(of registry.AttributeRef, text string) error {
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(want)) {
-		if _, err := l.parts.Registry.SetAttribute(l.ctx, l.by, want[key]); err != nil {
+		if _, err := l.parts.Registry.Attributes.Set(l.ctx, l.by, want[key]); err != nil {
 			return err
 		}
 	}

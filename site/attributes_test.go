@@ -18,7 +18,7 @@ func TestAttributesAreDeclaredInsideOfTheirEntity(t *testing.T) {
 	}
 	stored := func(want string) {
 		t.Helper()
-		rows, _, err := w.registry.Attributes(t.Context(), w.by("acme"), store.Page{}, registry.AttributeFilter{})
+		rows, _, err := w.registry.Attributes.List(t.Context(), w.by("acme"), store.Page{}, registry.AttributeFilter{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,7 +49,7 @@ func TestAttributesAreDeclaredInsideOfTheirEntity(t *testing.T) {
 		t.Errorf("exported\n%s", text)
 	}
 	client := registry.AttributeSet{AttributeRef: registry.AttributeRef{EntityType: "device", Entity: "d", Scope: registry.ScopeClient, Key: "own"}, Type: registry.ValueLong}
-	if _, err := w.registry.SetAttribute(t.Context(), w.by("acme"), client); err != nil {
+	if _, err := w.registry.Attributes.Set(t.Context(), w.by("acme"), client); err != nil {
 		t.Fatal(err)
 	}
 	less := file(`, serverAttributes: {}, sharedAttributes: {site: east, floor: 2}`, `, sharedAttributes: null`)

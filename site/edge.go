@@ -34,7 +34,7 @@ func (s *Site) ForEdge(ctx context.Context, edge model.Binding) (*Document, erro
 	d.Lists[s.format.tenant.list] = []*Entity{tenant}
 	err := s.parts.Store.Read(ctx, func(tx store.Tx) error {
 		clear(tenant.Lists)
-		scope, err := s.parts.Registry.ScopeOfEdge(tx, edge)
+		scope, err := s.parts.Registry.Edges.ScopeOf(tx, edge)
 		if err != nil {
 			return err
 		}

@@ -201,7 +201,7 @@ func facetsKind(k *kind) {
 	k.write = writeFacet
 	k.remove = func(l *level, k *kind, name string) error {
 		of := k.naming(name)
-		_, err := l.parts.Registry.DeleteFacetKey(l.ctx, l.by, of["memberType"].(string), of["key"].(string))
+		_, err := l.parts.Registry.FacetKeys.Unset(l.ctx, l.by, of["memberType"].(string), of["key"].(string))
 		return err
 	}
 }
@@ -222,7 +222,7 @@ func writeFacet(l *level, k *kind, name string, fresh bool, patch store.Patch) e
 		}
 	}
 	maps.Copy(whole, patch)
-	_, err := l.parts.Registry.SetFacetKey(l.ctx, l.by, whole)
+	_, err := l.parts.Registry.FacetKeys.Set(l.ctx, l.by, whole)
 	return err
 }
 

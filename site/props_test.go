@@ -258,7 +258,7 @@ func (g *gardener) facetKeys(tenant string) {
 		if g.yes() {
 			p["values"], p["label"] = []any{"b", "a", g.text()}, g.text()
 		}
-		must[*registry.FacetKey](g)(g.w.registry.SetFacetKey(g.w.Context(), g.w.by(tenant), p))
+		must[*registry.FacetKey](g)(g.w.registry.FacetKeys.Set(g.w.Context(), g.w.by(tenant), p))
 	}
 }
 
@@ -432,7 +432,7 @@ func (g *gardener) attribute(by *model.Principal, device string) {
 	if !g.seldom() {
 		q.Value = new(rapid.SampledFrom(values[q.Type]).Draw(g.T, "value"))
 	}
-	must[*registry.Attribute](g)(g.w.registry.SetAttribute(g.w.Context(), by, q))
+	must[*registry.Attribute](g)(g.w.registry.Attributes.Set(g.w.Context(), by, q))
 }
 
 func (g *gardener) credential(by *model.Principal, device string) {

@@ -164,7 +164,7 @@ func credentialSecrets(l *level, _ *kind, d *declared, row any, patch store.Patc
 
 // sameKey reports whether a credential has the key that the document gives in base64.
 func (l *level) sameKey(have *registry.DeviceCredential, given string) (bool, error) {
-	key, err := l.parts.Registry.Key(have)
+	key, err := l.parts.Registry.Credentials.Key(have)
 	if err != nil {
 		return false, err
 	}
@@ -239,7 +239,7 @@ func exportedCredential(l *level, row any, e *Entity) error {
 	if c.Type == registry.AccessToken {
 		return nil
 	}
-	id, err := l.parts.Registry.CredentialID(c)
+	id, err := l.parts.Registry.Credentials.ID(c)
 	e.keep("credentialId", id)
 	return err
 }

@@ -6,7 +6,7 @@
 //
 // Three files:
 //
-//  1. A Go file with a struct and a Desc, and one line in the package's list of kinds (Registry.kinds in the registry).
+//  1. A Go file with a struct and a Desc, and one line in the package's list of kinds (Registry.describe in the registry).
 //     The tags of the struct's fields say what concerns one field: its column, its name in the API, what null does to it,
 //     which values are allowed, what it refers to, and whether lists can be restricted to it. See store.Field for all of
 //     them, and the example of New.
