@@ -76,6 +76,26 @@ export async function looks(page, name) {
   passed(`${name}: axe finds nothing, and nothing scrolls sideways, at 390 and 1280 px, in light and dark`)
 }
 
+// editorOf is the editor of JSON with a label: box is where a person writes, text what is in it, write puts another in its place, as by pasting.
+export function editorOf(page, label, id) {
+  const box = page.getByRole('textbox', { name: label, exact: true }).and(page.locator('.cm-content'))
+  const text = () => page.locator(`#${id}`).inputValue() // the editor draws what is in sight; the field that it stands for has all of it
+  return {
+    box,
+    text,
+    async write(next) {
+      await box.focus()
+      await page.keyboard.press('ControlOrMeta+a')
+      await box.evaluate((at, next) => {
+        const data = new DataTransfer()
+        data.setData('text/plain', next)
+        at.dispatchEvent(new ClipboardEvent('paste', { clipboardData: data, bubbles: true, cancelable: true, composed: true }))
+      }, next)
+      await page.waitForFunction(([id, next]) => document.getElementById(id).value === next, [id, next])
+    },
+  }
+}
+
 // quiet holds that the browser has said nothing: no error of the policy, none of a script.
 export function quiet() {
   holds('the console is empty: nothing was blocked, nothing failed', complaints.length === 0, complaints)

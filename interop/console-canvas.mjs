@@ -1,5 +1,5 @@
 // The rule that is drawn: what console-screens.mjs holds of the canvas, in the editor of the rule too-hot of the profile boiler, which is open.
-import { holds, looks as look } from './browser.mjs'
+import { editorOf, holds, looks as look, requests } from './browser.mjs'
 
 // canvas draws on the rule that is open in page, by the keyboard, by pointer and on a phone; text returns its definition.
 export async function canvas(page, { desk, phone, text, save }) {
@@ -135,6 +135,57 @@ export async function canvas(page, { desk, phone, text, save }) {
   await page.setViewportSize(desk)
 }
 
+// editing writes in the JSON of the rule that is open in page, by the keyboard, and leaves it as it was.
+export async function editing(page) {
+  const pieces = () => requests.filter((r) => new URL(r.url()).pathname.endsWith('/editor.js')).length
+  const view = (name) => page.getByRole('group', { name: 'View' }).getByRole('button', { name }).click()
+  const before = pieces()
+  for (const name of ['Words', 'Canvas', 'Form']) await view(name)
+  holds('the editor is not loaded before the JSON is shown', before === 0 && pieces() === 0)
+  await view('JSON')
+  const { box, text, write } = editorOf(page, 'Definition, as JSON', 'definition')
+  await box.waitFor()
+  const whole = await text()
+  const shown = () => box.evaluate((at) => [...at.querySelectorAll('.cm-line')].map((l) => l.textContent).join('\n'))
+  holds('the JSON is shown in an editor that has its name, and in colours', await shown() === whole && await box.evaluate((at) => new Set([...at.querySelectorAll('.cm-line span')].map((x) => getComputedStyle(x).color)).size >= 3), await shown())
+
+  // --- the keyboard ---
+  await box.focus()
+  await page.keyboard.press('ControlOrMeta+Home')
+  await page.keyboard.press('End')
+  await page.keyboard.press('Enter')
+  await page.keyboard.type('g.?p/') // keys of the page
+  await page.keyboard.press('Tab')
+  await page.waitForFunction((n) => document.getElementById('definition').value.length > n, whole.length)
+  holds('what is written is the draft, Tab indents, and no key leads elsewhere', (await text()).startsWith('{\n    g.?p/') && await box.evaluate((at) => at.getRootNode().activeElement === at) && (await page.title()).startsWith('Rules'), await text())
+  await page.locator('.cm-lint-marker-error').waitFor()
+  holds('what is no JSON is marked where it begins to be none', await box.getAttribute('aria-invalid') === 'true')
+  for (let tries = 0; await text() !== whole && tries < 20; tries++) await page.keyboard.press('ControlOrMeta+z')
+  holds('it is taken back', await text() === whole, await text())
+  await page.keyboard.press('Escape')
+  await page.keyboard.press('Tab')
+  holds('Escape, then Tab, leaves the editor', await page.evaluate(() => document.activeElement.id) === 'enabled', await page.evaluate(() => document.activeElement.outerHTML))
+  await page.keyboard.press('Shift+Tab')
+  holds('…and Shift with Tab comes back', await box.evaluate((at) => at.getRootNode().activeElement === at))
+
+  // --- a mistake is shown at its place ---
+  await write(whole.replace('"gt"', '"above"').replace('"severity"', '"severty"'))
+  await page.locator('#verdict .bad').first().waitFor()
+  const marked = page.locator('.cm-lintRange-error')
+  await marked.first().waitFor()
+  const places = await marked.allInnerTexts()
+  holds('a mistake that the compiler finds is marked at its member', places.some((t) => /"op"|"above"|"severty"/.test(t)), { places, verdict: await page.locator('#verdict').innerText() })
+  await box.focus()
+  await page.keyboard.press('ControlOrMeta+Home')
+  await page.keyboard.press('F8')
+  holds('F8 goes to it, and tells it', (await page.locator('.cm-announced').textContent()).length > 5)
+  await look(page, 'A rule as JSON, refused')
+  await write(whole)
+  await page.getByText('It compiles').first().waitFor()
+  await marked.first().waitFor({ state: 'detached' })
+  holds('…and no longer once it is mended', await box.getAttribute('aria-invalid') === null)
+}
+
 // definitionsOf are those of the rules in the tests of a page of the documentation.
 export function definitionsOf(markdown) {
   const found = []
@@ -157,13 +208,14 @@ export function definitionsOf(markdown) {
 
 // gallery takes each definition through every view, and moves a node of its drawing: no byte of it changes.
 export async function gallery(page, definitions, { text }) {
+  const { write } = editorOf(page, 'Definition, as JSON', 'definition')
   const group = page.getByRole('group', { name: 'View' })
   const node = page.getByRole('group', { name: 'The rule as a picture' }).locator('.svelte-flow__node').first()
   const save = page.getByRole('button', { name: 'Save', exact: true })
   for (const d of definitions) {
     await text()
     const whole = JSON.stringify(d, null, 2)
-    await page.getByLabel('Definition, as JSON').fill(whole)
+    await write(whole)
     await page.waitForFunction(() => [...document.querySelectorAll('#verdict .good, #verdict .bad')].length > 0)
     for (const view of ['Form', 'Canvas', 'Words', 'Canvas']) {
       await group.getByRole('button', { name: view }).click()

@@ -70,6 +70,22 @@ await browse('console-faults', { executablePath, hosts: [`EXCLUDE ${new URL(api)
   await old.close()
   await page.unroute('**/Rules.js')
 
+  // --- without the piece of the editor the JSON is written in a plain field ---
+  const plain = await page.context().newPage()
+  await plain.route('**/editor.js', (route) => route.fulfill({ status: 404, body: 'gone' }))
+  await plain.goto(`${api}/#/acme/rules`)
+  await signIn(plain)
+  await plain.getByRole('button', { name: 'Edit too-hot' }).click()
+  await plain.getByRole('group', { name: 'View' }).getByRole('button', { name: 'JSON' }).click()
+  await plain.getByText('The editor could not be loaded').waitFor()
+  const definition = plain.getByLabel('Definition, as JSON')
+  await definition.fill((await definition.inputValue()).replace('"gt"', '"above"'))
+  await plain.locator('#verdict .bad').first().waitFor()
+  holds('without the piece of the editor the JSON is written in a plain field, and checked', await definition.isEditable())
+  await looks(plain, 'A rule as JSON, without the editor')
+  await plain.getByRole('button', { name: 'Drop the changes' }).click()
+  await plain.close()
+
   // --- a member without a role ---
   const viewer = await open(`${api}/`, { viewport: phone })
   await signIn(viewer, 'viewer@example.org')

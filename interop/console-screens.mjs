@@ -4,7 +4,7 @@ import { execFile } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { promisify } from 'node:util'
 import { axeRuns, browse, complaints, desk, headed, holds, looks as look, open, ownHost, phone, quiet } from './browser.mjs'
-import { canvas, definitionsOf, gallery } from './console-canvas.mjs'
+import { canvas, definitionsOf, editing, gallery } from './console-canvas.mjs'
 
 const [executablePath, api, password, send, binary, config] = process.argv.slice(2)
 const whole = process.env.CONSOLE_WHOLE === 'yes' // the looks of every screen, and the map, the instance and the search
@@ -351,8 +351,9 @@ await browse('console-screens', { executablePath, hosts: [`EXCLUDE ${new URL(api
   const group = page.getByRole('group', { name: 'View' })
   const json = async () => {
     await group.getByRole('button', { name: 'JSON' }).click()
-    return page.getByLabel('Definition, as JSON').inputValue()
+    return page.locator('#definition').inputValue()
   }
+  await editing(page)
   await canvas(page, { desk, phone, text: json })
   await button('Drop the changes').click()
   await button('Edit too-hot').click()

@@ -2,7 +2,7 @@
 // that makes profiles and rules once the tenant is there. The browser opens the page on a name of the LAN, over plain http.
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
-import { browse, complaints, desk, headed, holds, looks, open, ownHost, phone, quiet, requests } from './browser.mjs'
+import { browse, complaints, desk, editorOf, headed, holds, looks, open, ownHost, phone, quiet, requests } from './browser.mjs'
 
 const [executablePath, printed, apply, password] = process.argv.slice(2)
 const lanName = 'gateway.lan'
@@ -195,12 +195,14 @@ await browse('console', { executablePath, hosts }, async () => {
   await page.getByRole('button', { name: 'Edit too-hot' }).click()
   await says(page, 'It compiles')
   await page.getByRole('group', { name: 'View' }).getByRole('button', { name: 'JSON' }).click()
-  const definition = page.getByLabel('Definition, as JSON')
-  await definition.fill((await definition.inputValue()).replace('"temp"', '"tmp"').replace('"gt"', '"above"'))
-  await page.locator('#verdict .bad').waitFor()
+  const definition = editorOf(page, 'Definition, as JSON', 'definition')
+  await definition.box.waitFor()
+  await definition.write((await definition.text()).replace('"temp"', '"tmp"').replace('"gt"', '"above"'))
+  await page.locator('#verdict .bad').first().waitFor()
+  await page.locator('.cm-lintRange-error').first().waitFor()
   holds('what does not compile is told, and cannot be saved', await page.getByRole('button', { name: 'Save', exact: true }).isDisabled())
   await looks(page, 'A rule, refused')
-  await definition.fill((await definition.inputValue()).replace('"tmp"', '"temp"').replace('"above"', '"gt"').replace('90', '50'))
+  await definition.write((await definition.text()).replace('"tmp"', '"temp"').replace('"above"', '"gt"').replace('90', '50'))
   await says(page, 'It compiles')
   await page.getByRole('button', { name: 'Save', exact: true }).click()
   await says(page, 'Devices are judged by it once boiler is published')

@@ -219,6 +219,41 @@ func TestTheConsoleNamesNoOtherHost(t *testing.T) {
 	}
 }
 
+// What is loaded on demand has a size of its own, packed: libraries with what is written around them, and each screen.
+func TestThePiecesOfTheConsoleKeepTheirSizes(t *testing.T) {
+	c := testConsole(t, ConsoleSettings{})
+	of := func(names ...string) (sum int) {
+		for _, name := range names {
+			if c.pieces[name] == nil {
+				t.Errorf("there is no %s", name)
+				continue
+			}
+			sum += len(c.pieces[name].packed)
+		}
+		return sum
+	}
+	for _, l := range []struct {
+		most  int
+		names []string
+	}{{24_000, []string{"uPlot.esm.js"}}, {64_000, []string{"Canvas.js"}}, {70_000, []string{"Map.js", "land-110m.js"}}, {116_000, []string{"editor.js"}}} {
+		if n := of(l.names...); n > l.most {
+			t.Errorf("%s: %d bytes, at most %d", l.names, n, l.most)
+		}
+	}
+	libraries := []string{"uPlot.esm.js", "Canvas.js", "land-110m.js", "editor.js", "svelte.js"}
+	for name, p := range c.pieces {
+		if len(p.packed) > 30_000 && !slices.Contains(libraries, name) {
+			t.Errorf("%s has %d bytes, at most 30000", name, len(p.packed))
+		}
+	}
+	// The editor comes with the JSON view alone.
+	for name := range c.pieces {
+		if loadedAtOnce(t, c, name, map[string]bool{})["editor.js"] && name != "editor.js" {
+			t.Errorf("%s loads the editor at once", name)
+		}
+	}
+}
+
 // textOf is a piece as it was built.
 func textOf(t *testing.T, c *Console, name string) []byte {
 	t.Helper()

@@ -2,6 +2,10 @@
 import { many } from '../parts/words'
 
 export const en = {
+  editor: {
+    help: 'Tab indents; Escape, then Tab, leads out. F8 goes to the next mistake.',
+    failed: 'The editor could not be loaded; this field does the same.',
+  },
   backup: {
     title: 'Backup',
     none: 'There is no backup here yet',
