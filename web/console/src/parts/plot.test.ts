@@ -29,4 +29,7 @@ test('a zoom keeps the place of the time around which it is', () => {
   expect(zoomed(0, 100_000, 0.5)).toEqual([25_000, 75_000])
   expect(zoomed(0, 100_000, 0.5, 20_000)).toEqual([10_000, 60_000])
   expect(zoomed(0, 10_000, 0.5)).toEqual([0, 10_000])
+  // A reading at the end of the step under the cursor: the span would have ended before it.
+  expect(zoomed(0, 100_000, 0.5, 97_500, [95_000, 100_000])).toEqual([50_000, 100_000])
+  expect(zoomed(0, 100_000, 0.5, 2_500, [0, 5_000])).toEqual([0, 50_000])
 })

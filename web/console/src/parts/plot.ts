@@ -44,11 +44,14 @@ export function columns(points: Point[], interval: number): [number[], (number |
   return out
 }
 
-// zoomed is a span that is so many times as long around a time within it, no shorter than 10 s and no longer than ten years.
-export function zoomed(from: number, to: number, factor: number, around = (from + to) / 2): [number, number] {
+// zoomed is a span that is so many times as long around a time within it, no shorter than 10 s and no longer than ten years. What is to be kept,
+// if it is given, lies within it, as far as it is that long.
+export function zoomed(from: number, to: number, factor: number, around = (from + to) / 2, keep?: [number, number]): [number, number] {
   const length = Math.min(Math.max((to - from) * factor, 10_000), 10 * 365 * 86_400_000)
   const at = (around - from) / (to - from || 1)
-  return [Math.round(around - at * length), Math.round(around + (1 - at) * length)]
+  let start = around - at * length
+  if (keep) start = Math.min(Math.max(start, keep[1] - length), keep[0])
+  return [Math.round(start), Math.round(start + length)]
 }
 
 // ticks are round values within a range, at most about so many.
