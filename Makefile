@@ -223,7 +223,7 @@ check-explorer: ## web/explorer/built and web/console/dist are what their source
 	@./web/explorer/build --check
 	@./web/console/build --check
 
-generate: ## write what is made from the sources: docs/configuration.md, cli.md, mqtt-conformance.md, limits.md, rules.md, api.md, site-files.md, the explorer, docs.zip
+generate: ## write what is made from the sources: store/sqlite/schema.sql, docs/configuration.md, cli.md, mqtt-conformance.md, limits.md, rules.md, api.md, site-files.md, the explorer, docs.zip
 	$(GO) test -run '^TestTheWholeSchema' -count=1 ./store/sqlite -update
 	$(GO) test -run '^TestTheReference' -count=1 ./config -update
 	$(GO) test -run '^TestTheCLIReference' -count=1 ./cli -update

@@ -127,14 +127,13 @@ func (in *Instance) Run(ctx context.Context, ready func(), early <-chan struct{}
 	if err == nil {
 		if err = in.serve(ctx, ready); err != nil {
 			in.log.Error("a part failed; stopping", "error", err)
-			err = operate.Unreadable(in.cfg.DataDir, err)
 		} else {
 			in.log.Info("stopping")
 		}
 	}
 	in.ready.Store(false)
 	in.serving.Store(false)
-	return errors.Join(err, in.stop(up, early))
+	return errors.Join(operate.Unreadable(in.cfg.DataDir, err), in.stop(up, early))
 }
 
 // serve calls ready once everything that was acknowledged before the start is applied. It returns when ctx ends, or with the

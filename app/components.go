@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"weir/operate"
 )
 
 // component is a part of an instance with a life of its own.
@@ -77,7 +75,7 @@ func StopTimeout() time.Duration {
 func (in *Instance) start(ctx, life context.Context) (up []entry, err error) {
 	for _, c := range components {
 		if err := c.of(in).Start(ctx, life); err != nil {
-			return up, operate.Unreadable(in.cfg.DataDir, fmt.Errorf("%s: %w", c.name, err))
+			return up, fmt.Errorf("%s: %w", c.name, err)
 		}
 		if up = append(up, c); ctx.Err() != nil {
 			break

@@ -113,10 +113,12 @@ func (s *Server) Build() error {
 // an idle instance. What does not fit is known from the tests, which build them all, and answered as an internal error.
 func (s *Server) Open() { s.open = true }
 
-// Operations lists every root field of every area that is built, with the access that it demands, sorted by area, kind and name.
+// Operations lists every root field of every area with the access that it demands, sorted by area, kind and name. The verbs of the kinds are
+// known once an area is built.
 func (s *Server) Operations() []Operation {
 	var ops []Operation
 	for _, a := range s.areas {
+		_, _ = a.built() // Build says what is wrong
 		ops = append(ops, a.operations...)
 	}
 	slices.SortFunc(ops, compareOperations)

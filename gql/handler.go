@@ -108,15 +108,24 @@ func (h *handler) post(w http.ResponseWriter, r *http.Request) {
 		reply(w, r, http.StatusBadRequest, engine.Refuse(engine.Errorf("", "%s", err)))
 		return
 	}
-	e, err := h.area.built()
-	if err != nil {
-		h.server.log.Error("an area of the API cannot be built", "error", err)
-		reply(w, r, http.StatusInternalServerError, engine.Refuse(engine.Errorf("", "internal error")))
+	e, refusal := h.engine()
+	if refusal != nil {
+		reply(w, r, http.StatusInternalServerError, engine.Refuse(refusal))
 		return
 	}
 	resp := e.Respond(h.call(r, session), req)
 	defer resp.Done()
 	reply(w, r, http.StatusOK, resp)
+}
+
+// engine returns the engine of the area, or what the caller is told where it cannot be built.
+func (h *handler) engine() (*engine.Engine, *engine.Error) {
+	e, err := h.area.built()
+	if err != nil {
+		h.server.log.Error("an area of the API cannot be built", "error", err)
+		return nil, engine.Errorf("", "internal error")
+	}
+	return e, nil
 }
 
 // session authenticates the caller of a request; a refusal is answered, and ok is false.

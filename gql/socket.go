@@ -347,10 +347,9 @@ func (s *socket) subscribe(m message) (websocket.StatusCode, string) {
 
 // run executes an operation to its end.
 func (s *socket) run(ctx context.Context, id string, op *socketOp, req engine.Request) {
-	e, err := s.h.area.built()
-	if err != nil {
-		s.h.server.log.Error("an area of the API cannot be built", "error", err)
-		s.finish(id, op, errorMessage(id, engine.Errorf("", "internal error")))
+	e, refusal := s.h.engine()
+	if refusal != nil {
+		s.finish(id, op, errorMessage(id, refusal))
 		return
 	}
 	prepared, resp := e.Prepare(req)

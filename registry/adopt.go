@@ -50,11 +50,11 @@ const (
 type Adoptions struct {
 	access
 	devices *entity.Kind[Device]
-	known   *adoptions
+	known   *adoptionCache
 }
 
-// adoptions remembers which device an external id means, as long as no device changes that it could be.
-type adoptions struct {
+// adoptionCache remembers which device an external id means, as long as no device changes that it could be.
+type adoptionCache struct {
 	mu      sync.Mutex
 	entries map[adoptionKey]*list.Element
 	order   *list.List // most recent first
@@ -84,8 +84,8 @@ type adopted struct {
 	byToken bool          // the device was found by its token
 }
 
-func newAdoptions() *adoptions {
-	return &adoptions{entries: map[adoptionKey]*list.Element{}, order: list.New(), pace: map[int64]time.Time{}, made: map[prefixKey]*int64{}}
+func newAdoptionCache() *adoptionCache {
+	return &adoptionCache{entries: map[adoptionKey]*list.Element{}, order: list.New(), pace: map[int64]time.Time{}, made: map[prefixKey]*int64{}}
 }
 
 // Adopt returns the device that the external id means. made says that it was made now. The error is ErrNotAdopted, with the *model.Error of
@@ -217,7 +217,7 @@ func (as *Adoptions) admit(c *store.Change, a Adoption, counted prefixKey) error
 }
 
 // await keeps the pace at which devices of a tenant are made.
-func (w *adoptions) await(ctx context.Context, tenant int64) error {
+func (w *adoptionCache) await(ctx context.Context, tenant int64) error {
 	now := time.Now()
 	if len(w.pace) > maxMakingTenant {
 		clear(w.pace)
@@ -238,7 +238,7 @@ func (w *adoptions) await(ctx context.Context, tenant int64) error {
 }
 
 // get returns what is remembered of an id, and the number of changes at this moment.
-func (w *adoptions) get(key adoptionKey, byToken bool) (*adopted, bool, uint64) {
+func (w *adoptionCache) get(key adoptionKey, byToken bool) (*adopted, bool, uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	e, ok := w.entries[key]
@@ -254,7 +254,7 @@ func (w *adoptions) get(key adoptionKey, byToken bool) (*adopted, bool, uint64) 
 }
 
 // put remembers what a lookup has found that began when there were so many changes.
-func (w *adoptions) put(found *adopted, began uint64) {
+func (w *adoptionCache) put(found *adopted, began uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.changes != began {
@@ -267,7 +267,7 @@ func (w *adoptions) put(found *adopted, began uint64) {
 	}
 }
 
-func (w *adoptions) drop(key adoptionKey) {
+func (w *adoptionCache) drop(key adoptionKey) {
 	if e, ok := w.entries[key]; ok {
 		w.order.Remove(e)
 		delete(w.entries, key)
@@ -275,7 +275,7 @@ func (w *adoptions) drop(key adoptionKey) {
 }
 
 // changed forgets what a change of a device may have made untrue. old and d may be nil.
-func (w *adoptions) changed(tenant int64, ds ...*Device) {
+func (w *adoptionCache) changed(tenant int64, ds ...*Device) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.changes++
@@ -293,7 +293,7 @@ func (w *adoptions) changed(tenant int64, ds ...*Device) {
 }
 
 // len is how many ids are remembered.
-func (w *adoptions) len() int {
+func (w *adoptionCache) len() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.entries)

@@ -105,7 +105,7 @@ func TestAdoptionKeepsToItsLimits(t *testing.T) {
 // TestDevicesAreMadeAtAPace: a hundred a second, and the clock is that of the bubble.
 func TestDevicesAreMadeAtAPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newAdoptions()
+		w := newAdoptionCache()
 		begun := time.Now()
 		for range 101 {
 			if err := w.await(t.Context(), 1); err != nil {

@@ -38,7 +38,7 @@ type Devices struct {
 	attributes  *Attributes
 	relations   *Relations
 	removals    []Removal
-	adopted     *adoptions
+	adopted     *adoptionCache
 	verified    *verified
 	synced      *edgeChanges
 }

@@ -195,7 +195,7 @@ func New(c Config, p Deps) *Registry {
 		access:  access{store: p.Store, waiting: cmp.Or(p.Devices, p.Store), writer: p.Writer},
 	}
 	r.perTenant.Store(&c.DeviceSettings)
-	adopted := newAdoptions()
+	adopted := newAdoptionCache()
 	m := newMetrics(p.Registerer, func() float64 { return float64(adopted.len()) })
 	r.makeParts(c, p, m)
 	r.makeDevices(c, p, m, adopted)
@@ -253,7 +253,7 @@ func (r *Registry) makeParts(c Config, p Deps, m *metrics) {
 }
 
 // makeDevices makes the devices, and what is about devices alone.
-func (r *Registry) makeDevices(c Config, p Deps, m *metrics, adopted *adoptions) {
+func (r *Registry) makeDevices(c Config, p Deps, m *metrics, adopted *adoptionCache) {
 	synced := &edgeChanges{}
 	verified := &verified{forgotten: m.forgotten, invalidate: p.Invalidate}
 	r.Credentials = &Credentials{

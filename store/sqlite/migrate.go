@@ -94,7 +94,7 @@ func migrate(ctx context.Context, c *sql.Conn, dir fs.FS, now time.Time, log *sl
 	if len(missing) == 0 {
 		return nil
 	}
-	if script, ok := wholeSchema(ms); ok && len(done) == 0 {
+	if script := wholeSchema(ms); script != "" && len(done) == 0 {
 		if err := apply(ctx, c, script, ms, now); err != nil {
 			return fmt.Errorf("making the tables: %w", err)
 		}

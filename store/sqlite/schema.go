@@ -16,10 +16,12 @@ var schemaText string
 // schemaOf begins the first line of the script; the sum of the migrations follows.
 const schemaOf = "-- What the migrations make of an empty database; sum "
 
-// wholeSchema returns the script, false when it is that of other migrations.
-func wholeSchema(ms []migration) (script string, ok bool) {
-	first, _, _ := strings.Cut(schemaText, "\n")
-	return schemaText, len(ms) > 0 && first == schemaOf+sumOf(ms)
+// wholeSchema returns the script, "" when it is that of other migrations.
+func wholeSchema(ms []migration) string {
+	if first, _, _ := strings.Cut(schemaText, "\n"); first != schemaOf+sumOf(ms) {
+		return ""
+	}
+	return schemaText
 }
 
 // sumOf is the checksum of all migrations.
