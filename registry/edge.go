@@ -218,11 +218,11 @@ func (es *Edges) Behind(ctx context.Context, edge model.Binding, device string) 
 	case err != nil || s.all:
 		return b, err
 	}
-	return b, es.inScope(ctx, edge, s.groups, b)
+	return b, es.inScope(ctx, edge, s, b)
 }
 
 // inScope refuses a device that is a member of none of the groups of an edge.
-func (es *Edges) inScope(ctx context.Context, edge model.Binding, groups []string, b model.Binding) error {
+func (es *Edges) inScope(ctx context.Context, edge model.Binding, scope edgeScope, b model.Binding) error {
 	s, key := es.scopes, [2]int64{edge.DeviceID, b.DeviceID}
 	now := time.Now()
 	s.mu.Lock()
@@ -233,15 +233,9 @@ func (es *Edges) inScope(ctx context.Context, edge model.Binding, groups []strin
 		return nil
 	}
 	found := false
-	err := store.Read(ctx, es.waiting, func(tx store.Tx) error {
-		for _, group := range groups {
-			rows, err := es.devices.Table.Select(tx, b.TenantID, "id", store.Eq("id", b.DeviceID), es.groups.inGroup(group))
-			if err != nil {
-				return err
-			}
-			found = found || len(rows) > 0
-		}
-		return nil
+	err := store.Read(ctx, es.waiting, func(tx store.Tx) (err error) {
+		found, err = es.isMember(tx, b.TenantID, &scope, b.DeviceID)
+		return err
 	})
 	if err != nil {
 		return err
