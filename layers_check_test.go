@@ -470,15 +470,12 @@ func (f *goFile) checkDialling() {
 	}
 }
 
-// stale names what the tables name and is not there, what is called planned and is, and modules in no table.
+// stale names what the tables name and is not there, and modules in no table.
 func stale(have, required map[string]bool) []string {
 	var out []string
 	check := func(table, name string, exists bool) {
-		switch isPlanned := slices.Contains(planned, name); {
-		case !exists && !isPlanned:
-			out = append(out, fmt.Sprintf("%s names %s, which does not exist and is not planned", table, name))
-		case exists && isPlanned:
-			out = append(out, fmt.Sprintf("%s exists: remove it from planned", name))
+		if !exists {
+			out = append(out, fmt.Sprintf("%s names %s, which does not exist", table, name))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(floors)) {

@@ -39,9 +39,9 @@ func (a *api) Start(context.Context, context.Context) error {
 	e.states = a.activeDevices
 	server := gql.New(gql.Config{Limits: a.budget.graphQL(gql.LimitsFromEnv(a.opt.Getenv)), DevTools: gql.DevTools(a.opt.Getenv),
 		BaseURL: func() string { return a.effective().BaseURL }, Log: a.log, Registerer: a.metrics})
-	served := areasOf(a.cfg)
+	served := areasOf(a.cfg, a.brought)
 	for _, s := range served {
-		area := server.Area(s.Name(), s.Plane())
+		area := s.open(server)
 		if s.FromLog {
 			area.WaitFor(a.starting)
 		}
@@ -139,7 +139,7 @@ func (a *api) previews() *replay.Previews {
 }
 
 func adminDeps(p entityParts) admin.Deps {
-	return admin.Deps{Auth: p.Auth, Govern: p.Govern, Journal: p.Registry.Journal, Areas: functionalAreas(p.Config), Store: p.Store, Writer: p.writer}
+	return admin.Deps{Auth: p.Auth, Govern: p.Govern, Journal: p.Registry.Journal, Areas: functionalAreas(p.Config, p.brought), Store: p.Store, Writer: p.writer}
 }
 
 func letterDeps(p entityParts) gql.LetterDeps {
@@ -151,7 +151,11 @@ func letterDeps(p entityParts) gql.LetterDeps {
 func (a *api) Stop(ctx context.Context) error {
 	err := a.entities.Areas.Drain(ctx)
 	a.applier.edges.Close()
-	a.entities.Alarms.Events.Close()
+	for _, c := range a.brought {
+		if c.Close != nil {
+			c.Close()
+		}
+	}
 	a.entities.Commands.Events.Close()
 	a.applier.readings.Close()
 	return err

@@ -44,6 +44,8 @@ type Options struct {
 	Hangup <-chan os.Signal
 	// Ticks are when a watched configuration is looked at; nil: every two seconds.
 	Ticks <-chan time.Time
+	// Capabilities are capabilities besides those of Weir.
+	Capabilities []Capability
 	// Projections are results of the log besides Weir's own.
 	Projections []ingest.Projection
 	// Sync stands around each durable step of the log; tests hold it, delay it or make it fail.

@@ -63,8 +63,8 @@ func (a *applier) Start(ctx, life context.Context) error {
 		Tenants: a.entities.Govern, Kinds: append(a.entities.orderKinds(), actions.Answers(a.entities.Commands, a.unanswered)), Logger: a.log, Registerer: a.metrics})
 	a.entities.drain.Store(a.drain)
 	a.ingest, err = ingest.NewApplier(ctx, a.config(a.accounts[headShare.Name].Budget()), ingest.ApplyDeps{Log: a.spool.log, Store: a.store.db.For(store.Applier), Queries: a.store.db, Counts: a.spool.counts,
-		Series: a.series, Rules: rules.NewEngine(a.entities.compiler, a.metrics), Alarms: a.entities.Alarms, Answers: a.entities.Commands, Controller: a.entities.control, Registrar: a.entities.Registry, Clock: a.spool.clock, Gap: a.spool.gap, Changes: &a.spool.changes, Logger: a.log, Registry: a.metrics,
-		Projections: slices.Concat(a.opt.Projections, a.uplink.projections()), Ordered: a.drain.Wake, Fired: a.uplink.fired(), Edges: a.edges.Publish, Readings: a.readings.Publish, Watched: a.readings.Busy, Tap: a.tap, Rates: a.rates, Throttle: a.throttle})
+		Series: a.series, Rules: rules.NewEngine(a.entities.compiler, a.metrics), Answers: a.entities.Commands, Controller: a.entities.control, Registrar: a.entities.Registry, Clock: a.spool.clock, Gap: a.spool.gap, Changes: &a.spool.changes, Logger: a.log, Registry: a.metrics,
+		Projections: slices.Concat(projections(a.brought), a.opt.Projections, a.uplink.projections()), Ordered: a.drain.Wake, Edges: a.edges.Publish, Readings: a.readings.Publish, Watched: a.readings.Busy, Tap: a.tap, Rates: a.rates, Throttle: a.throttle})
 	if err != nil {
 		return err
 	}
@@ -88,6 +88,11 @@ func (a *applier) Start(ctx, life context.Context) error {
 	}
 	a.goes(life, "controller", a.entities.control.Run)
 	a.goes(life, "actions", a.drain.Run)
+	for _, c := range a.brought {
+		if c.Run != nil {
+			a.goes(life, c.Name, a.afterReplay(c.Run))
+		}
+	}
 	return nil
 }
 

@@ -27,8 +27,13 @@ type area struct {
 	rest       func(*restingAPI, *gql.Area) // on a directory in which nothing runs; nil: it is not served there
 }
 
-// everyArea is the list of the endpoints, in the order of the schema index.
-func everyArea() []area {
+// everyArea is the list of the endpoints, in the order of the schema index, with those of capabilities behind the others.
+func everyArea(brought []Capability) []area {
+	return withAreas(ownAreas(), brought)
+}
+
+// ownAreas are the endpoints that no capability brings.
+func ownAreas() []area {
 	withAI := func(c config.Config) bool { return c.AI.Enabled }
 	return []area{
 		{AreaSpec: gql.AreaSpec{Area: "user-management", Example: `{
@@ -37,7 +42,7 @@ func everyArea() []area {
   functionalAreas
 }
 `}, live: func(a *api, g *gql.Area) {
-			gql.RegisterUser(g, gql.UserDeps{SignIn: a.entities.Auth, Profiles: a.entities.Auth, Tenants: a.entities.Govern, Areas: functionalAreas(a.cfg)})
+			gql.RegisterUser(g, gql.UserDeps{SignIn: a.entities.Auth, Profiles: a.entities.Auth, Tenants: a.entities.Govern, Areas: functionalAreas(a.cfg, a.brought)})
 		}},
 		{AreaSpec: gql.AreaSpec{Area: "user-management", Variant: "admin", Example: `{
   tenants { token name enabled tier { token } }
@@ -112,15 +117,6 @@ query {
 `},
 			live: func(a *api, g *gql.Area) { delivery.Register(g, a.entities.Commands) },
 			rest: func(r *restingAPI, g *gql.Area) { delivery.Register(g, r.Commands) }},
-		{AreaSpec: gql.AreaSpec{Area: "dashboard-management", Example: `{
-  dashboards(criteria: {pageNumber: 1, pageSize: 10}) {
-    results { token name description updatedAt }
-    pagination { totalRecords }
-  }
-}
-`},
-			live: func(a *api, g *gql.Area) { gql.RegisterDashboards(g, a.entities.Registry) },
-			rest: func(r *restingAPI, g *gql.Area) { gql.RegisterDashboards(g, r.Registry) }},
 		{AreaSpec: gql.AreaSpec{Area: outbound.Area, Example: `{
   connectors(criteria: {pageNumber: 1, pageSize: 10}) {
     results { token type config hasSecret updatedAt }
@@ -168,15 +164,23 @@ query {
 	}
 }
 
+// open puts the endpoint on a server.
+func (a *area) open(s *gql.Server) *gql.Area {
+	if a.SDL != "" {
+		return s.AreaOf(a.Name(), a.Plane(), a.SDL)
+	}
+	return s.Area(a.Name(), a.Plane())
+}
+
 // areasOf are the endpoints that are configured to be served, in the order of the schema index.
-func areasOf(c config.Config) []area {
-	return slices.DeleteFunc(everyArea(), func(a area) bool { return a.configured != nil && !a.configured(c) })
+func areasOf(c config.Config, brought []Capability) []area {
+	return slices.DeleteFunc(everyArea(brought), func(a area) bool { return a.configured != nil && !a.configured(c) })
 }
 
 // functionalAreas are the names of the areas that are configured to run, sorted.
-func functionalAreas(c config.Config) []string {
+func functionalAreas(c config.Config, brought []Capability) []string {
 	var names []string
-	for _, a := range areasOf(c) {
+	for _, a := range areasOf(c, brought) {
 		if a.Variant == "" {
 			names = append(names, a.Area)
 		}
@@ -188,7 +192,7 @@ func functionalAreas(c config.Config) []string {
 // AreaNames are the names of the endpoints that the operator's commands reach: those about tenants, those about the instance,
 // and which of both are served on a directory in which nothing runs.
 func AreaNames() (tenant, instance, resting []string) {
-	for _, a := range everyArea() {
+	for _, a := range everyArea(capabilities()) {
 		switch {
 		case a.configured != nil, a.Area == placeholderArea:
 			continue
@@ -206,7 +210,6 @@ func AreaNames() (tenant, instance, resting []string) {
 
 func registerDevices(p *entityParts, g *gql.Area) {
 	gql.RegisterRegistry(g, p.Registry, p.Provision)
-	gql.RegisterAlarms(g, p.Alarms, p.Registry)
 	gql.RegisterSnippets(g, p.Registry, snippetsOf(*p))
 	gql.RegisterLwm2m(g, p.Registry, p.registered)
 	gql.RegisterArtifacts(g, p.Artifacts)

@@ -35,6 +35,7 @@ type base struct {
 	boot      uint64
 	started   time.Time
 	kinds     []Transport // of transports
+	brought   []Capability
 	listeners listeners
 	serving   atomic.Bool                   // all components run: devices are served
 	closed    func() string                 // why all transports are closed, "" while they are open
@@ -64,6 +65,7 @@ func newBase(cfg config.Config, opt Options) *base {
 	b := &base{cfg: cfg, opt: opt, log: opt.Logger, lines: lines, metrics: prometheus.NewRegistry(), accounts: map[string]*memory.Account{},
 		budget: NewBudget(MemoryLimit(cfg)), started: time.Now(), failed: make(chan error, 1)}
 	b.kinds = slices.Concat(ownTransports(), opt.Transports)
+	b.brought = slices.Concat(capabilities(), opt.Capabilities)
 	b.listeners.all = listenersOf(cfg, b.kinds)
 	b.current.Store(&cfg)
 	b.memory = memory.New(b.budget.Limit, b.metrics)

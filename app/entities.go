@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/actions"
-	"weir/alarm"
 	"weir/artifact"
 	"weir/auth"
 	"weir/config"
@@ -66,7 +65,7 @@ func (e *entities) Start(ctx, life context.Context) (err error) {
 	if e.guard, err = guard.New(guard.Config{Settings: e.cfg.Egress, Registerer: e.metrics}); err != nil {
 		return err
 	}
-	if e.entityParts, err = newEntities(ctx, e.cfg, entityDeps{store: e.store.db, devices: e.store.db.For(store.Devices), writer: e.control, vault: e.store.vault, logger: e.base.log, registerer: e.metrics,
+	if e.entityParts, err = newEntities(ctx, e.cfg, entityDeps{brought: e.base.brought, store: e.store.db, devices: e.store.db.For(store.Devices), writer: e.control, vault: e.store.vault, logger: e.base.log, registerer: e.metrics,
 		certs: e.certificate.pair, listeners: e.listeners.list, disk: e.checkDisk, metadata: e.metadataMemory, known: e.knownStates, deleted: e.noteDeleted, gone: e.countGone, look: e.look, plausible: func() bool { return e.spool.clock.Doubt() == "" }, ordered: e.wakeDrain, connect: e.guard.Client, guard: e.guard, limits: ruleLimits(e.cfg, e.budget, e.opt.RuleKinds),
 		active: func(ctx context.Context, by *model.Principal) ([]int64, error) { return e.states(ctx, by) }}); err != nil {
 		return err
@@ -205,6 +204,8 @@ func (e *entities) disk() (free, reserve int64, err error) {
 // entityParts are what needs a store and no log; they serve on a directory in which nothing runs, too.
 type entityParts struct {
 	*operate.Entities
+	Catalog   *entity.Catalog // of all kinds of the instance
+	brought   []Capability
 	Inference *inference.Inference
 	verifier  *auth.Verifier
 	compiler  *rules.Compiler
@@ -214,6 +215,7 @@ type entityParts struct {
 }
 
 type entityDeps struct {
+	brought    []Capability
 	store      store.Store
 	devices    store.Store // for what a device waits for; nil: store
 	writer     store.Writer
@@ -241,6 +243,7 @@ func newEntities(ctx context.Context, cfg config.Config, d entityDeps) (p entity
 	bounded := bound(&d, func(tenant int64) int64 { return p.Govern.RegistryBytes(tenant) })
 	bounded.Gone = func(tenant int64) bool { return p.Govern.Deleted(tenant) }
 	p.writer = bounded
+	p.brought = d.brought
 	p.registered = &registeredDevices{}
 	p.Entities = &operate.Entities{Config: cfg, Listeners: d.listeners, Served: d.certs, Store: d.store}
 	hasher := auth.NewHasher(auth.Params{}, d.registerer)
@@ -256,13 +259,22 @@ func newEntities(ctx context.Context, cfg config.Config, d entityDeps) (p entity
 	if err = p.Notify.Load(ctx); err != nil {
 		return p, err
 	}
-	p.Alarms = alarm.New(cfg.Limits.TenantSettings, alarm.Deps{Store: d.store, Writer: bounded, Moved: p.Notify.Moved, Registerer: d.registerer})
+	answerBytes := NewBudget(MemoryLimit(cfg)).answerBytes()
+	brought := made(p.brought, Handed{
+		Base:        entity.Base{Store: d.store, Writer: bounded, Vault: d.vault},
+		Config:      cfg,
+		Tenants:     p.Govern,
+		Alarmed:     p.Notify.Moved,
+		AnswerBytes: answerBytes,
+		Log:         d.logger,
+		Metrics:     d.registerer,
+	})
 	p.Commands = newCommands(cfg.Commands, &p, d, bounded)
 	p.Artifacts = artifact.New(artifact.Deps{Store: d.store, Writer: bounded, Limits: func() (int64, int64) { return int64(cfg.LwM2M.MaxArtifact), int64(cfg.LwM2M.MaxArtifacts) },
 		Logger: d.logger, Registerer: d.registerer})
-	p.Registry = registry.New(registry.Config{DeviceSettings: cfg.Limits.DeviceSettings, RulesPerTenant: int64(cfg.Detection.MaxRules), AnswerBytes: NewBudget(MemoryLimit(cfg)).answerBytes()}, registry.Deps{Store: d.store, Devices: d.devices, Writer: bounded,
+	p.Registry = registry.New(registry.Config{DeviceSettings: cfg.Limits.DeviceSettings, RulesPerTenant: int64(cfg.Detection.MaxRules)}, registry.Deps{Store: d.store, Devices: d.devices, Writer: bounded,
 		Sealer: d.vault, Vault: d.vault, Hasher: hasher, Validator: validator{p.compiler, func(ctx context.Context, tenant int64) ([]string, error) { return p.Connectors.Tokens(ctx, tenant) }}, Registerer: d.registerer,
-		Removals: []registry.Removal{ingest.RemoveDeviceRows, provision.RemoveDeviceRows, p.Alarms.RemoveDevice, p.Commands.RemoveDevice, lwm2mrows.Remove, installs.RemoveDevice, actions.RemoveDevice(d.gone)}, Active: d.active,
+		Removals: append([]registry.Removal{ingest.RemoveDeviceRows, provision.RemoveDeviceRows, p.Commands.RemoveDevice, lwm2mrows.Remove, installs.RemoveDevice, actions.RemoveDevice(d.gone)}, removals(p.brought)...), Active: d.active,
 		FenceLimits: func(tenant string) registry.FenceLimits {
 			v := p.Govern.Limits(tenant)
 			return registry.FenceLimits{Fences: *v.GeoFenceCeiling, Positions: *v.GeoFencePositionCeiling, Budget: *v.GeoFencePositionBudget}
@@ -282,11 +294,12 @@ func newEntities(ctx context.Context, cfg config.Config, d entityDeps) (p entity
 	p.Inference = inference.New(cfg.AI, inference.Deps{Store: d.store, Writer: bounded, Vault: d.vault, Tenants: p.Govern, Client: d.connect, Logger: d.logger, Registerer: d.registerer})
 	p.Connectors = connectors.New(cfg.Limits.ConnectorSettings, connectors.Deps{Store: d.store, Writer: bounded, Vault: d.vault, Tenants: p.Govern, Guard: d.guard, AtOnce: cfg.Connectors.PerDestination,
 		Logger: d.logger, Registerer: d.registerer})
-	if err = store.CountUsage(ctx, d.store, p.Registry, p.Auth.Kinds, p.Govern, p.Connectors.Kinds, p.Notify.Kinds); err != nil {
+	p.Catalog = entity.Union(p.Govern.Kinds, p.Auth.Kinds, p.Registry.Kinds, p.Registry.Keyed, p.Connectors.Kinds, p.Notify.Kinds, p.Inference.Kinds, brought)
+	if err = store.CountUsage(ctx, d.store, p.Catalog, p.Registry.Besides(), p.Govern.Besides()); err != nil {
 		return p, err
 	}
 	p.Site = site.New(site.Parts{Store: d.store, Writer: bounded, Govern: p.Govern, Auth: p.Auth, Registry: p.Registry, Hasher: hasher, Vault: d.vault,
-		Kinds: []*entity.Catalog{p.Connectors.Kinds, p.Notify.Kinds}, Connectors: p.Connectors.Tokens,
+		Catalog: p.Catalog, Connectors: p.Connectors.Tokens,
 		Progress: func(done, all int) {
 			if all >= 2*passwordProgress && done%passwordProgress == 0 {
 				d.logger.Info("comparing the passwords of the site", "done", done, "of", all)
@@ -294,6 +307,9 @@ func newEntities(ctx context.Context, cfg config.Config, d entityDeps) (p entity
 		}})
 	return p, nil
 }
+
+// known is what the operations of a capability may ask.
+func (p *entityParts) known() Known { return Known{Catalog: p.Catalog, Registry: p.Registry} }
 
 // bound is the writer of all that changes entities: it alone lets their rows grow no further than they may.
 func bound(d *entityDeps, limit func(tenant int64) int64) *store.Bounded {
@@ -321,7 +337,7 @@ func restingEntities(ctx context.Context, cfg config.Config, st store.Store, get
 		return nil, err
 	}
 	r := &restingAPI{}
-	if r.entityParts, err = newEntities(ctx, cfg, entityDeps{store: st, writer: store.Direct{Store: st}, vault: vault, logger: log,
+	if r.entityParts, err = newEntities(ctx, cfg, entityDeps{brought: capabilities(), store: st, writer: store.Direct{Store: st}, vault: vault, logger: log,
 		active: func(ctx context.Context, by *model.Principal) ([]int64, error) { return r.state.ActiveDevices(ctx, by) },
 		limits: ruleLimits(cfg, NewBudget(MemoryLimit(cfg)), nil), listeners: func() operate.Listeners { return nil }}); err != nil {
 		return nil, err
@@ -331,9 +347,9 @@ func restingEntities(ctx context.Context, cfg config.Config, st store.Store, get
 		Listening: func() int64 { return math.MaxInt64 }, // a device is not active where nothing listens
 		Silence:   func() time.Duration { return cfg.Presence.InactivityTimeout }}
 	r.Areas = gql.New(gql.Config{Log: log})
-	for _, s := range areasOf(cfg) {
+	for _, s := range areasOf(cfg, r.brought) {
 		if s.rest != nil {
-			s.rest(r, r.Areas.Area(s.Name(), s.Plane()))
+			s.rest(r, s.open(r.Areas))
 		}
 	}
 	r.Areas.Open()

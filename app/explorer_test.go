@@ -41,7 +41,7 @@ func TestTheExplorerBeginsWithADocumentThatIsAnswered(t *testing.T) {
 			return
 		}
 		defer client.Close()
-		for _, at := range areasOf(cfg) {
+		for _, at := range areasOf(cfg, capabilities()) {
 			area := at.Name()
 			if at.Example == "" {
 				t.Errorf("%s has none", area)

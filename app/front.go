@@ -61,9 +61,9 @@ func (f *front) Start(_, life context.Context) error {
 		cfg.Handlers[path] = h
 	}
 	maps.Copy(cfg.Handlers, web.SetupPages(f.setupState, f.opt.Version))
-	for _, s := range areasOf(f.cfg) {
+	for _, s := range areasOf(f.cfg, f.brought) {
 		name := s.Name()
-		sdl, err := gql.SDL(name)
+		sdl, err := s.Schema()
 		if err != nil {
 			return err
 		}

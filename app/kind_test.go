@@ -78,13 +78,21 @@ tenants:
     devicesFrom: [{file: devices.csv, deviceTypeToken: t}]
 `
 
-// kindDir is the variable that makes the test binary an instance with quietKind on a data directory.
-const kindDir = "WEIR_TEST_KIND_DIR"
+// kindDir is the variable that makes the test binary an instance with quietKind on a data directory; with notesVar it has the capability
+// notes, too.
+const (
+	kindDir  = "WEIR_TEST_KIND_DIR"
+	notesVar = "WEIR_TEST_NOTES"
+)
 
 func init() {
 	if dir := os.Getenv(kindDir); dir != "" {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-		in := app.New(kindConfig(dir), app.Options{RuleKinds: []rules.Kind{quietKind{}}})
+		opt := app.Options{RuleKinds: []rules.Kind{quietKind{}}}
+		if os.Getenv(notesVar) != "" {
+			opt.Capabilities = []app.Capability{notes()}
+		}
+		in := app.New(kindConfig(dir), opt)
 		err := in.Run(ctx, func() { fmt.Println(in.Listeners().At(operate.IngestListener)) }, nil)
 		stop()
 		if err != nil {
@@ -110,10 +118,14 @@ type kindProcess struct {
 	ingest string
 }
 
-func startKind(t *testing.T, dir string) *kindProcess {
+// startKind starts it, with more variables set.
+func startKind(t *testing.T, dir string, more ...string) *kindProcess {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), kindDir+"="+dir)
+	for _, name := range more {
+		cmd.Env = append(cmd.Env, name+"=1")
+	}
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -140,8 +152,14 @@ func (p *kindProcess) end(s os.Signal) {
 
 func (p *kindProcess) post(device int) {
 	p.t.Helper()
-	body := fmt.Sprintf(`{"credentialType":"ACCESS_TOKEN","credentialId":%q,"eventType":"Measurement","payload":{"entries":[{"measurements":{"x":"1"}}]}}`,
-		secretOf(device))
+	p.send(device, "1")
+}
+
+// send sends a reading of x, and returns once it is acknowledged.
+func (p *kindProcess) send(device int, x string) {
+	p.t.Helper()
+	body := fmt.Sprintf(`{"credentialType":"ACCESS_TOKEN","credentialId":%q,"eventType":"Measurement","payload":{"entries":[{"measurements":{"x":%q}}]}}`,
+		secretOf(device), x)
 	resp, err := http.Post("http://"+p.ingest+"/weir/acme/events", "application/json", strings.NewReader(body))
 	if err != nil {
 		p.t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"weir/broker"
+	"weir/health"
 	"weir/ingest"
 	"weir/operate"
 	"weir/operate/upkeep"
@@ -34,7 +35,7 @@ type operator struct {
 // Start implements component.
 func (o *operator) Start(ctx, life context.Context) error {
 	o.asked = operate.New(operate.Deps{Entities: o.entities.Entities, Wiring: wiring{o.kinds, o.cfg}, Version: o.opt.Version, Getenv: o.opt.Getenv, Started: o.started,
-		Ready: o.ready.Load, Effective: o.effective, Reloads: o.reloads, SetupLink: o.setupLink, Connections: o.connections, Sources: o.sources, Closed: o.closed,
+		Ready: o.ready.Load, Effective: o.effective, Reloads: o.reloads, SetupLink: o.setupLink, Checks: func() []health.Check { return checksOf(o.brought) }, Connections: o.connections, Sources: o.sources, Closed: o.closed,
 		Carried: &broker.Carried{InstanceID: o.cfg.Instance.ID, Source: mqttTransport.Source, Intake: o.intake.into, Edges: edgesOf{o.entities.Registry.Edges, o.entities.Site, o.applier.relayed}}, Relayed: o.applier.relayed,
 		Background: o.running.Go, Aside: func(run func(context.Context)) { o.running.Go(func() { run(life) }) }, Log: o.log, Metrics: o.metrics, Memory: o.memory, Store: o.store.db, Spool: o.spool.log, Vault: o.store.vault,
 		Series: o.applier.series, Applier: o.applier.ingest, Clock: o.spool.clock, Tap: o.applier.tap, Edges: o.applier.edges, Gauge: o.intake.gauge, Files: o.lock.files,

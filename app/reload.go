@@ -162,7 +162,11 @@ func (r *reload) apply(c *config.Config) error {
 	r.in.transports.reload(c)
 	r.in.entities.Registry.SetLimits(c.Limits.DeviceSettings)
 	r.in.entities.Provision.SetLimits(c.Limits.ProfileSettings)
-	r.in.entities.Alarms.SetLimits(c.Limits.TenantSettings)
+	for _, b := range r.in.brought {
+		if b.Reload != nil {
+			b.Reload(*c)
+		}
+	}
 	r.in.entities.Commands.Set(c.Commands)
 	r.in.front.web.SetURLs(c.URLs)
 	r.current.Store(c)

@@ -355,7 +355,7 @@ var effects = map[string]effect{
 		return set("first") == nil && model.CodeOf(set(fmt.Sprint(time.Now().UnixNano()))) == model.CodeLimitExceeded
 	}},
 	"limits.dashboards_per_tenant": {"1", func(r *reloaded) bool {
-		dashboards := r.entities.Registry.Kinds.Of("dashboards")
+		dashboards := r.entities.Catalog.Of("dashboards")
 		_, err := dashboards.Create(r.t.Context(), r.acme(), store.Patch{"token": "more", "definition": "{}"})
 		return model.CodeOf(err) == model.CodeLimitExceeded
 	}},
@@ -380,7 +380,10 @@ var effects = map[string]effect{
 	"limits.alarms_per_tenant": {"1", func(r *reloaded) bool {
 		errUndo, raised := errors.New("undo"), 0
 		err := r.entities.Store.Write(r.t.Context(), store.Results, func(tx store.Tx) error {
-			events, err := r.entities.Alarms.Fold(tx, []model.Contribution{{Kind: model.ContributeRaise, TenantID: 1, DeviceID: 1, Device: "d1", Rule: "p/r", Severity: "MAJOR",
+			folding := projections(r.brought)[0].(interface {
+				Fold(tx store.Tx, cs []model.Contribution) ([]model.AlarmEvent, error)
+			})
+			events, err := folding.Fold(tx, []model.Contribution{{Kind: model.ContributeRaise, TenantID: 1, DeviceID: 1, Device: "d1", Rule: "p/r", Severity: "MAJOR",
 				Keys: []model.AlarmKey{{Key: "a"}, {Key: "b"}}}})
 			raised = len(events)
 			return cmp.Or(err, errUndo)

@@ -96,12 +96,15 @@ func (u *uplink) Start(_, _ context.Context) error {
 	return nil
 }
 
-// projections are what tells the uplink of applied records.
-func (u *uplink) projections() []ingest.Projection {
-	if u.edge == nil {
-		return nil
+// projections are what tells the uplink of applied records and of edges of rules.
+func (u *uplink) projections() (all []ingest.Projection) {
+	if u.edge != nil {
+		all = append(all, &repeatProjection{uplink: u})
 	}
-	return []ingest.Projection{&repeatProjection{uplink: u}}
+	if tenant, ok := u.firingsOf(); ok {
+		all = append(all, &firingProjection{tenant: tenant})
+	}
+	return all
 }
 
 // repeatProjection notes which messages are repeats: they do not go up. What it noted is on disk before the checkpoint that ends their replay.
@@ -145,14 +148,22 @@ func (u *uplink) Stop(context.Context) error {
 	return u.edge.Close()
 }
 
-// fired returns what keeps edges of rules for a Weir above, in the transaction of the edges; nil where there is none that they are for.
-func (u *uplink) fired() func(store.Tx, []model.Edge) error {
+// firingsOf returns the tenant whose edges of rules are kept for a Weir above; not ok where there is none that they are for.
+func (u *uplink) firingsOf() (tenant string, ok bool) {
 	up := u.cfg.Edge.Uplink
 	tenant, _, named := strings.Cut(up.Username, ":")
-	if up.BrokerURL == "" || !up.Firings || u.cfg.Edge.AgentID == "" || !named {
-		return nil
-	}
-	return func(tx store.Tx, edges []model.Edge) error { return firings.Add(tx, tenant, edges) }
+	return tenant, up.BrokerURL != "" && up.Firings && u.cfg.Edge.AgentID != "" && named
+}
+
+// firingProjection keeps edges of rules for the Weir above, in the transaction of the edges.
+type firingProjection struct {
+	ingest.ProjectionBase
+	tenant string
+}
+
+// Edges implements ingest.EdgeFollower.
+func (p *firingProjection) Edges(tx store.Tx, edges []model.Edge) error {
+	return firings.Add(tx, p.tenant, edges)
 }
 
 // platform is what the uplink of a platform has of it.

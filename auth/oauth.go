@@ -61,7 +61,11 @@ func (a *Auth) describeClients(b entity.Base) *Clients {
 	cs.Kind = entity.New(b, entity.Desc[OAuthClient]{
 		Kind: "OAuth client", Type: "OAuthClient", Plural: "oauthClients", Area: "user-management", Table: "oauth_clients", Instance: true,
 		Order: "created_at DESC, client_id", Read: entity.Needs(model.ClientRead), Write: entity.Needs(model.ClientWrite),
-		Admit: cs.admit, Valid: (*OAuthClient).check,
+		Ceiling: &entity.Ceiling{
+			Key:  "limits.oauth_clients",
+			Rows: func() int64 { return int64(cs.auth.live.Load().OAuthClients) },
+		},
+		Valid: (*OAuthClient).check,
 		Check: func(_ store.Tx, c *OAuthClient, changed store.Changed) error {
 			if changed.New {
 				c.Enabled = true
@@ -70,14 +74,6 @@ func (a *Auth) describeClients(b entity.Base) *Clients {
 		},
 	})
 	return cs
-}
-
-func (cs *Clients) admit(c *store.Change, n int64) error {
-	have, err := cs.Table.Count(c, 0)
-	if maximum := cs.auth.live.Load().OAuthClients; err == nil && have+n > maximum {
-		err = model.OverLimit("limits.oauth_clients", "an instance has at most %d", maximum)
-	}
-	return err
 }
 
 func (c *OAuthClient) check() error {

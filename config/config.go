@@ -14,6 +14,7 @@ import (
 	"weir/broker"
 	"weir/command"
 	"weir/connectors"
+	"weir/dashboard"
 	"weir/edge"
 	"weir/govern"
 	"weir/httpingest"
@@ -145,6 +146,7 @@ type Limits struct {
 	Memory setting.Memory `yaml:"memory" doc:"Memory of the process: a size, or auto: from the limit of the container or machine. It determines the sizes of caches and queues."`
 	series.Settings
 	registry.DeviceSettings
+	dashboard.DashboardSettings
 	provision.ProfileSettings
 	auth.ClientSettings
 	alarm.TenantSettings

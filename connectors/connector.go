@@ -59,10 +59,13 @@ func (c *Connectors) connectors(b entity.Base) *entity.Kind[Connector] {
 	return entity.New(b, entity.Desc[Connector]{
 		Kind: "connector", Type: "Connector", Plural: "connectors", Area: Area, Table: "connectors",
 		Read: entity.Needs(model.ConnectorRead), Write: entity.Needs(model.ConnectorWrite),
-		Rename:   entity.Always[Connector],
-		Secret:   secretName,
-		Valid:    (*Connector).valid,
-		Admit:    admit("limits.connectors_per_tenant", func() (*entity.Kind[Connector], int64) { return c.Connectors, c.limits.ConnectorsPerTenant }),
+		Rename: entity.Always[Connector],
+		Secret: secretName,
+		Valid:  (*Connector).valid,
+		Ceiling: &entity.Ceiling{
+			Key:  "limits.connectors_per_tenant",
+			Rows: func() int64 { return c.limits.ConnectorsPerTenant },
+		},
 		Versions: c.versions,
 		Changed:  c.changed,
 	})
@@ -71,18 +74,6 @@ func (c *Connectors) connectors(b entity.Base) *entity.Kind[Connector] {
 // secretName is the name of a connector's secret: its id, so that a rename keeps it.
 func secretName(d *Connector) store.SecretName {
 	return store.SecretName{TenantID: d.TenantID, Scope: store.ScopeTenant, Name: fmt.Sprintf("connector/%d/secret", d.ID)}
-}
-
-// admit bounds the rows of a kind.
-func admit[T any](key string, limit func() (*entity.Kind[T], int64)) func(*store.Change, int64) error {
-	return func(c *store.Change, n int64) error {
-		kind, maximum := limit()
-		have, err := kind.Table.Count(c, c.By.TenantID)
-		if err == nil && have+n > maximum {
-			err = model.OverLimit(key, "a tenant has at most %d", maximum)
-		}
-		return err
-	}
 }
 
 // valid checks type and config as they belong together.

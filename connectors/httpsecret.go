@@ -53,7 +53,10 @@ func (c *Connectors) httpSecrets(b entity.Base) *entity.Kind[HTTPSecret] {
 			}
 			return checkSecret(secret)
 		},
-		Admit: admit("limits.http_secrets_per_tenant", func() (*entity.Kind[HTTPSecret], int64) { return c.Secrets, c.limits.HTTPSecretsPerTenant }),
+		Ceiling: &entity.Ceiling{
+			Key:  "limits.http_secrets_per_tenant",
+			Rows: func() int64 { return c.limits.HTTPSecretsPerTenant },
+		},
 	})
 }
 

@@ -7,7 +7,6 @@
 package govern
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -94,9 +93,9 @@ func (g *Govern) describe(b entity.Base) *entity.Catalog {
 	return entity.NewCatalog(g.settings, g.Tiers, g.Tenants)
 }
 
-// CountBytes implements store.Counter for all that is kept of tenants.
-func (g *Govern) CountBytes(tx store.Tx, sums map[int64]int64) error {
-	return cmp.Or(g.Kinds.CountBytes(tx, sums), looks.CountBytes(tx, sums))
+// Besides counts what is kept of tenants that is no kind.
+func (g *Govern) Besides() store.Counter {
+	return looks
 }
 
 func (g *Govern) seed(ctx context.Context) error {

@@ -1,12 +1,12 @@
 package gql
 
-// AreaSpec describes an endpoint of the API: an area on the tenant plane, or a variant of one on the identity plane. Its schema is
-// schema/<Name>.graphql.
+// AreaSpec describes an endpoint of the API: an area on the tenant plane, or a variant of one on the identity plane.
 type AreaSpec struct {
 	Area    string // in the endpoint's path: /api/<Area>/graphql
 	Variant string // "": the tenant plane; else the path is /api/<Area>/<Variant>/graphql, and identity tokens open it
 	Service bool   // it is for service tokens
 	FromLog bool   // it shows what is applied of the log: after a start its operations wait until that is done
+	SDL     string // the schema; "": that of schema/<Name>.graphql
 	Example string // the document that the explorer begins with: it answers something on an instance that has a device
 }
 
@@ -16,6 +16,14 @@ func (s AreaSpec) Name() string {
 		return s.Area
 	}
 	return s.Area + "-" + s.Variant
+}
+
+// Schema is the endpoint's schema.
+func (s AreaSpec) Schema() (string, error) {
+	if s.SDL != "" {
+		return s.SDL, nil
+	}
+	return SDL(s.Name())
 }
 
 // Plane is the one on which the endpoint's callers are.

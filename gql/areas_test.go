@@ -3,7 +3,7 @@ package gql
 import (
 	"testing"
 
-	"weir/registry"
+	"weir/dashboard"
 )
 
 func TestEveryAreaOfTheBinaryBuilds(t *testing.T) {
@@ -12,7 +12,7 @@ func TestEveryAreaOfTheBinaryBuilds(t *testing.T) {
 	RegisterEvents(s.Area("event-management", TenantPlane), EventDeps{})
 	RegisterState(s.Area("device-state", TenantPlane), StateDeps{})
 	RegisterProcessing(s.Area("event-processing", TenantPlane), ProcessingDeps{})
-	RegisterDashboards(s.Area("dashboard-management", TenantPlane), registry.New(registry.Config{}, registry.Deps{}))
+	s.Area(dashboard.Area, TenantPlane).Entities(dashboard.Describe())
 	if err := s.Build(); err != nil {
 		t.Fatal(err)
 	}

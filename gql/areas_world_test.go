@@ -16,6 +16,7 @@ import (
 	"weir/artifact"
 	"weir/command"
 	"weir/connectors"
+	"weir/dashboard"
 	"weir/gql"
 	"weir/gql/admin"
 	"weir/gql/delivery"
@@ -131,7 +132,9 @@ func (w *areasWorld) areas(db *sqlite.DB, writer store.Writer) map[string]walkAr
 		inference.AdminArea: {gql.IdentityPlane, func(a *gql.Area) {
 			admin.RegisterInference(a, inference.New(inference.Settings{}, inference.Deps{Store: db, Writer: writer, Vault: w.Vault, Tenants: w.Govern}))
 		}},
-		"dashboard-management": tenant(func(a *gql.Area) { gql.RegisterDashboards(a, r) }),
+		dashboard.Area: tenant(func(a *gql.Area) {
+			a.Entities(dashboard.New(dashboard.DashboardSettings{}, dashboard.Deps{Base: entity.Base{Store: db, Writer: writer}}).Kinds)
+		}),
 		outbound.Area: tenant(func(a *gql.Area) {
 			outbound.Register(a, connectors.New(connectors.ConnectorSettings{}, connectors.Deps{Store: db, Writer: writer, Vault: w.Vault, Tenants: w.Govern}),
 				gql.LetterDeps{Store: db, Writer: writer, Tenant: w.Govern.Lookup})

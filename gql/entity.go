@@ -85,6 +85,7 @@ func (e *entities) shown(kind entity.Any) {
 	}
 	for _, ref := range info.Refs() {
 		if to := e.catalog.Of(ref.Ref); to != nil {
+			e.showForeign(to)
 			e.refer(info.Type, entity.Object(ref), e.leadsTo(kind, ref.Column, to))
 		}
 	}
@@ -96,6 +97,15 @@ func (e *entities) shown(kind entity.Any) {
 	for _, part := range kind.Parts() {
 		e.refer(info.Type, part.Info().Plural, e.partsOf(kind, part))
 	}
+}
+
+// showForeign registers the fields of a kind that another area serves, as far as the schema of this one has its type.
+func (e *entities) showForeign(kind entity.Any) {
+	info := kind.Info()
+	if info.Area == e.area.name || e.schema.Types[info.Type] == nil || e.area.schema.Bound(info.Type) {
+		return
+	}
+	e.shown(kind)
 }
 
 // bind binds the rows of a kind: the fields of the row, and those whose tag names a field of the API. References have a tag
@@ -116,6 +126,10 @@ func (e *entities) bind(kind entity.Any) {
 			b.Hide(f.Name)
 			e.refer(kind.Info().Type, f.Name, notListed(kind, f))
 		}
+	}
+	if kind.Info().Area != e.area.name { // this area shows a part of it
+		shown := e.schema.Types[kind.Info().Type].Fields
+		b.Only(func(name string) bool { return shown.ForName(name) != nil })
 	}
 	e.area.schema.Bind(kind.Info().Type, b)
 }

@@ -12,6 +12,7 @@ import (
 
 	"weir/command"
 	"weir/connectors"
+	"weir/dashboard"
 	"weir/gql"
 	"weir/gql/admin"
 	"weir/gql/delivery"
@@ -19,7 +20,6 @@ import (
 	"weir/inference"
 	"weir/model"
 	"weir/provision"
-	"weir/registry"
 )
 
 const referencePage = "../docs/api.md"
@@ -45,7 +45,7 @@ func deleteTable() string {
 	r, _ := provision.Describe()
 	var b strings.Builder
 	b.WriteString("\n| what is deleted | refused while it is referred to by | goes with it |\n|---|---|---|\n")
-	for _, kind := range slices.Concat(r.Kinds.All(), r.Keyed.All(), connectors.Describe().All()) {
+	for _, kind := range slices.Concat(r.Kinds.All(), r.Keyed.All(), dashboard.Describe().All(), connectors.Describe().All()) {
 		var refused, goes []string
 		for _, o := range r.Kinds.All() {
 			for _, ref := range o.Info().Refs() {
@@ -113,7 +113,7 @@ func authorityTable(t *testing.T) string {
 	gql.RegisterState(s.Area("device-state", gql.TenantPlane), gql.StateDeps{})
 	gql.RegisterProcessing(s.Area("event-processing", gql.TenantPlane), gql.ProcessingDeps{})
 	delivery.Register(s.Area(delivery.Area, gql.TenantPlane), command.New(command.Settings{}, command.Deps{}))
-	gql.RegisterDashboards(s.Area("dashboard-management", gql.TenantPlane), registry.New(registry.Config{}, registry.Deps{}))
+	s.Area(dashboard.Area, gql.TenantPlane).Entities(dashboard.Describe())
 	outbound.Register(s.Area(outbound.Area, gql.TenantPlane), connectors.New(connectors.ConnectorSettings{}, connectors.Deps{}), gql.LetterDeps{})
 	admin.Register(s.Area(admin.Area, gql.IdentityPlane), admin.Deps{})
 	admin.RegisterSettings(s.Area(admin.SettingsArea, gql.IdentityPlane), admin.Deps{})

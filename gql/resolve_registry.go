@@ -29,9 +29,6 @@ func RegisterRegistry(a *Area, r *registry.Registry, p *provision.Provision) {
 	registerAudit(a, r.Journal)
 }
 
-// RegisterDashboards registers the dashboards in the dashboard-management area.
-func RegisterDashboards(a *Area, r *registry.Registry) { a.Entities(r.Kinds) }
-
 func registerProfiles(a *Area, r *registry.Registry) {
 	a.Type("DeviceLocationDeclaration", registry.LocationDeclaration{})
 	a.Type("DeviceLocationCapability", registry.LocationCapability{})

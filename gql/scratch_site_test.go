@@ -26,7 +26,7 @@ func newScratchSite(t testing.TB) *scratchSite {
 	s := &scratchSite{scratch: newScratch(t), dir: t.TempDir()}
 	d := domain.New(t, domain.Config{Store: s.db, Writer: s.writer})
 	s.site = site.New(site.Parts{Store: s.db, Writer: s.writer, Govern: d.Govern, Auth: d.Auth, Registry: d.Registry, Hasher: d.Hasher, Vault: d.Vault,
-		Kinds: []*entity.Catalog{s.catalog}})
+		Catalog: entity.Union(d.Govern.Kinds, d.Auth.Kinds, d.Registry.Kinds, d.Registry.Keyed, s.catalog)})
 	return s
 }
 

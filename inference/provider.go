@@ -39,7 +39,7 @@ const maxProviders = 1000
 func (i *Inference) describe(b entity.Base) *entity.Catalog {
 	ps := &Providers{}
 	ps.Kind = entity.New(b, entity.Desc[Provider]{
-		Kind: "AI provider", Type: "AiProvider", Plural: "aiProviders", Area: AdminArea, Table: "ai_providers", Instance: true,
+		Kind: "AI provider", Type: "AiProvider", Plural: "aiProviders", Area: AdminArea, Table: "ai_providers", Site: entity.NotInSites, Instance: true,
 		Read: entity.Needs(model.AIAdmin), Write: entity.Needs(model.AIAdmin),
 		Rename: entity.Always[Provider],
 		Secret: func(p *Provider) store.SecretName {
@@ -53,12 +53,9 @@ func (i *Inference) describe(b entity.Base) *entity.Catalog {
 			}
 			return nil
 		},
-		Admit: func(c *store.Change, n int64) error {
-			have, err := ps.Table.Count(c, 0)
-			if err == nil && have+n > maxProviders {
-				err = model.OverLimit("aiProviders", "an instance has at most %d", maxProviders)
-			}
-			return err
+		Ceiling: &entity.Ceiling{
+			Key:  "aiProviders",
+			Rows: func() int64 { return maxProviders },
 		},
 		Valid: (*Provider).valid,
 	})

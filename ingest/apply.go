@@ -48,12 +48,12 @@ type ApplyDeps struct {
 	Counts     *TransportCounts
 	Series     *series.Series
 	Rules      *rules.Engine
-	Alarms     Alarms           // nil: rules are judged and no action is performed
 	Answers    command.Answerer // nil: answers of devices to commands are kept as events and move nothing
 	Controller *Controller
 	// Registrar changes the registry as messages of devices say; nil: those messages are dead letters.
 	Registrar Registrar
-	// Projections are results besides Weir's own. They record, write and publish after those.
+	// Projections are results besides Weir's own. They record, write and publish after those. Without one of AlarmResults rules are judged and
+	// no action is performed.
 	Projections []Projection
 	// Gap is a part of the log that is known to be lost before anything is read; nil: none is.
 	Gap *LogGap
@@ -66,8 +66,6 @@ type ApplyDeps struct {
 	Registry prometheus.Registerer
 	// Ordered is called after orders of rules were committed; nil: nothing is. It must not block.
 	Ordered func()
-	// Fired takes edges that were not there yet, in their transaction; nil: nothing does.
-	Fired func(tx store.Tx, edges []model.Edge) error
 	// Edges and Readings get what was kept, after it is committed; nil: nothing does. They must not block.
 	Edges    func(...model.Edge)
 	Readings func(...series.Point)
@@ -411,7 +409,7 @@ func (a *Applier) begin() {
 	if a.out != nil {
 		edges = len(a.out.edges)
 	}
-	a.out = &Effects{watched: a.watched(), fired: a.deps.Fired, edges: make([]model.Edge, 0, edges)}
+	a.out = &Effects{watched: a.watched(), followers: a.results.followers, edges: make([]model.Edge, 0, edges)}
 }
 
 // watched returns a function that reports whether a client waits for readings, nil when no client can.
@@ -660,7 +658,7 @@ func (a *Applier) announce() {
 		}
 	}
 	if len(a.out.acts.moves) > 0 {
-		a.deps.Alarms.Publish(a.out.acts.moves...)
+		a.results.alarms.Publish(a.out.acts.moves...)
 	}
 	if a.out.acts.ordered && a.deps.Ordered != nil {
 		a.deps.Ordered()

@@ -61,6 +61,13 @@ type Timed interface {
 	Due() rules.Listening
 }
 
+// EdgeFollower is implemented by a projection that follows the edges of rules.
+type EdgeFollower interface {
+	// Edges takes in the edges of a batch that were not there yet, those of records, timers and removals, in the transaction that stores
+	// them. It runs again when the transaction is tried again, and not again once it is committed: a replay finds the edges there.
+	Edges(tx store.Tx, edges []model.Edge) error
+}
+
 // WriteFunc runs a function in one transaction of the store that takes a few milliseconds.
 type WriteFunc func(func(store.Tx) error) error
 
@@ -89,17 +96,19 @@ type results struct {
 	spans    *spanProjection
 	dead     *deadLetterProjection
 
-	all     []Projection // in the order in which they record, write and publish
-	pending []Pending    // of them
-	timed   []Timed      // of them
+	all       []Projection   // in the order in which they record, write and publish
+	pending   []Pending      // of them
+	timed     []Timed        // of them
+	followers []EdgeFollower // of them
+	alarms    Alarms         // of them; nil: rules perform no action
 }
 
 // newResults makes the list of projections: what is added to it is a result of the log.
 func newResults(cfg *ApplyConfig, deps *ApplyDeps, m *applyMetrics, retry *retrier) *results {
-	r := &results{metadata: newMetadataProjection(deps, retry), activity: newActivityProjection(), ledger: newLedgerProjection(m),
+	r := &results{alarms: alarmsOf(deps.Projections), metadata: newMetadataProjection(deps, retry), activity: newActivityProjection(), ledger: newLedgerProjection(m),
 		seen: newSeenProjection(cfg, m), readings: &seriesProjection{series: deps.Series, retry: retry},
 		presence: newPresenceProjection(deps.Store, retry)}
-	r.rules = newRuleProjection(deps, r.metadata, cfg.RestartGrace, m)
+	r.rules = newRuleProjection(deps, r.metadata, r.alarms, cfg.RestartGrace, m)
 	r.spans = newSpanProjection(deps.Rules)
 	r.dead = newDeadLetterProjection(cfg, m)
 	r.all = append([]Projection{
@@ -120,6 +129,9 @@ func newResults(cfg *ApplyConfig, deps *ApplyDeps, m *applyMetrics, retry *retri
 		}
 		if p, ok := p.(Timed); ok {
 			r.timed = append(r.timed, p)
+		}
+		if p, ok := p.(EdgeFollower); ok {
+			r.followers = append(r.followers, p)
 		}
 	}
 	return r
@@ -228,15 +240,15 @@ func (e *Event) kept() *model.Message {
 // Effects is what one batch leaves in the store at once. It may be lost in a power cut: the log is kept until a checkpoint
 // that was synced holds what follows from it.
 type Effects struct {
-	sequence uint64 // newest metadata change that the batch made effective
-	steps    []func(store.Tx) error
-	edges    []model.Edge
-	fresh    []model.Edge                                // edges that were not there yet
-	acts     acts                                        // what the actions of edges come to
-	fired    func(tx store.Tx, edges []model.Edge) error // takes the fresh ones; nil: nothing does
-	watched  func() bool                                 // whether a client waits for points; nil: none does
-	points   []series.Point
-	endings  []ending // while a client watches
+	sequence  uint64 // newest metadata change that the batch made effective
+	steps     []func(store.Tx) error
+	edges     []model.Edge
+	fresh     []model.Edge   // edges that were not there yet
+	acts      acts           // what the actions of edges come to
+	followers []EdgeFollower // take the fresh edges
+	watched   func() bool    // whether a client waits for points; nil: none does
+	points    []series.Point
+	endings   []ending // while a client watches
 }
 
 // Step adds a part to the transaction of the batch. It runs again when the transaction is tried again.
@@ -286,13 +298,25 @@ func (e *Effects) write(tx store.Tx) (err error) {
 			return err
 		}
 	}
-	if len(e.edges) > 0 {
-		if e.fresh, err = store.AddEdges(tx, e.edges); err == nil && e.fired != nil && len(e.fresh) > 0 {
-			err = e.fired(tx, e.fresh)
-		}
-		if err != nil {
+	if err := e.writeEdges(tx); err != nil {
+		return err
+	}
+	return e.acts.write(tx)
+}
+
+// writeEdges stores the edges, and lets those who follow them see which of them are new.
+func (e *Effects) writeEdges(tx store.Tx) (err error) {
+	if len(e.edges) == 0 {
+		return nil
+	}
+	e.fresh, err = store.AddEdges(tx, e.edges)
+	if err != nil || len(e.fresh) == 0 {
+		return err
+	}
+	for _, f := range e.followers {
+		if err := f.Edges(tx, e.fresh); err != nil {
 			return err
 		}
 	}
-	return e.acts.write(tx)
+	return nil
 }

@@ -119,8 +119,8 @@ func (p *ruleProjection) usedUp() (all []UsedUp) {
 	return all
 }
 
-func newRuleProjection(deps *ApplyDeps, metadata *metadataProjection, grace time.Duration, m *applyMetrics) *ruleProjection {
-	p := &ruleProjection{unknownFirings: m.firings.WithLabelValues("unknown-rule"), engine: deps.Rules, metadata: metadata, alarms: deps.Alarms, grace: rules.Listening(grace), begun: true, stale: true}
+func newRuleProjection(deps *ApplyDeps, metadata *metadataProjection, alarms Alarms, grace time.Duration, m *applyMetrics) *ruleProjection {
+	p := &ruleProjection{unknownFirings: m.firings.WithLabelValues("unknown-rule"), engine: deps.Rules, metadata: metadata, alarms: alarms, grace: rules.Listening(grace), begun: true, stale: true}
 	p.emit = func(e model.Edge) { p.out.Edge(e) }
 	p.following = Following{Engine: p.engine, Grace: p.grace, Emit: p.emit}
 	p.engine.FollowSites(func(tenant int64, link, profile string) bool {
@@ -723,6 +723,30 @@ type Alarms interface {
 	Fold(tx store.Tx, cs []model.Contribution) ([]model.AlarmEvent, error)
 	// Publish gets that once it is committed.
 	Publish(...model.AlarmEvent)
+}
+
+// AlarmResults returns the projection of alarms: what actions of rules contribute is folded by all, in the transaction of the edges.
+func AlarmResults(all Alarms) Projection { return &alarmProjection{all: all} }
+
+// alarmProjection has the rules perform their actions. At most one is among the projections.
+type alarmProjection struct {
+	ProjectionBase
+	all Alarms
+}
+
+// Fold implements Alarms in part: tests fold by hand.
+func (p *alarmProjection) Fold(tx store.Tx, cs []model.Contribution) ([]model.AlarmEvent, error) {
+	return p.all.Fold(tx, cs)
+}
+
+// alarmsOf returns what folds the contributions of rules, nil where nothing does.
+func alarmsOf(all []Projection) (found Alarms) {
+	for _, p := range all {
+		if p, ok := p.(*alarmProjection); ok {
+			found = p.all
+		}
+	}
+	return found
 }
 
 // acts is what the actions of a batch's edges come to. It is stored in the transaction of the edges, once: what is at the offset

@@ -207,16 +207,16 @@ func (w *world) newApplier(log spool.Log, st store.Store) *Applier {
 	readings, err := series.Open(ctx, w.kept, st, series.Options{})
 	w.must(err)
 	logger := slog.New(slog.NewTextHandler(&w.logged, nil))
-	var more []Projection
+	more := []Projection{AlarmResults(&w.alarms)}
 	if w.projections != nil {
-		more = w.projections()
+		more = append(more, w.projections()...)
 	}
 	var registrar Registrar
 	if w.registrar != nil {
 		registrar = w.registrar(st)
 	}
 	a, err := NewApplier(ctx, w.cfg, ApplyDeps{Registrar: registrar, Projections: more, Log: log, Store: st, Counts: w.counts, Series: readings,
-		Rules: rules.NewEngine(compiler, nil), Alarms: &w.alarms, Answers: w.answers, Controller: NewController(st, log, w.time.Stamp, logger), Clock: w.time, Logger: logger,
+		Rules: rules.NewEngine(compiler, nil), Answers: w.answers, Controller: NewController(st, log, w.time.Stamp, logger), Clock: w.time, Logger: logger,
 		Edges: func(es ...model.Edge) { w.edges = append(w.edges, es...) }, Tap: w.tap})
 	w.must(err)
 	return a

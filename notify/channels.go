@@ -32,7 +32,10 @@ func (n *Notify) channels(b entity.Base) *entity.Kind[Channel] {
 		Secret:  secretName,
 		Prepare: n.prepareChannel,
 		Valid:   (*Channel).valid,
-		Admit:   admit("limits.notification_channels_per_tenant", func() (*entity.Kind[Channel], int64) { return n.Channels, n.limits.ChannelsPerTenant }),
+		Ceiling: &entity.Ceiling{
+			Key:  "limits.notification_channels_per_tenant",
+			Rows: func() int64 { return n.limits.ChannelsPerTenant },
+		},
 		Changed: n.channelChanged,
 	})
 }

@@ -30,10 +30,13 @@ type Mute struct {
 
 func (n *Notify) mutes(b entity.Base) *entity.Kind[Mute] {
 	return entity.New(b, entity.Desc[Mute]{
-		Kind: "notification mute", Type: "NotificationMute", Plural: "notificationMutes", Area: Area, Table: "notification_mutes",
+		Kind: "notification mute", Type: "NotificationMute", Plural: "notificationMutes", Area: Area, Table: "notification_mutes", Site: entity.NotInSites,
 		Read: entity.Needs(model.NotifyRead), Write: entity.Needs(model.NotifyWrite),
-		Valid:    (*Mute).valid,
-		Admit:    admit("limits.notification_mutes_per_tenant", func() (*entity.Kind[Mute], int64) { return n.Mutes, n.limits.MutesPerTenant }),
+		Valid: (*Mute).valid,
+		Ceiling: &entity.Ceiling{
+			Key:  "limits.notification_mutes_per_tenant",
+			Rows: func() int64 { return n.limits.MutesPerTenant },
+		},
 		Changed:  n.muteChanged,
 		Removing: func(c *store.Change, row *Mute) error { return n.endMute(c, row) },
 	})

@@ -29,7 +29,6 @@ import (
 	"weir/internal/lograte"
 	"weir/internal/ondemand"
 	"weir/internal/setting"
-	"weir/model"
 	"weir/notify/channel"
 	"weir/store"
 	"weir/store/entity"
@@ -120,7 +119,7 @@ type Deps struct {
 
 // Notify tells people of the alarms of an instance. It is safe for concurrent use.
 type Notify struct {
-	Kinds    *entity.Catalog // channels and policies
+	Kinds    *entity.Catalog // these
 	Channels *entity.Kind[Channel]
 	Policies *entity.Kind[Policy]
 	Mutes    *entity.Kind[Mute]
@@ -174,23 +173,11 @@ func Describe() *entity.Catalog {
 
 func (n *Notify) describe(b entity.Base) {
 	n.Channels, n.Policies, n.Mutes = n.channels(b), n.policies(b), n.mutes(b)
-	n.Kinds = entity.NewCatalog(n.Channels, n.Policies)
+	n.Kinds = entity.NewCatalog(n.Channels, n.Policies, n.Mutes)
 }
 
 // wall is the wall clock's time.
 func (n *Notify) wall() time.Time {
 	wall, _ := n.deps.Now()
 	return wall
-}
-
-// admit bounds the rows of a kind.
-func admit[T any](key string, limit func() (*entity.Kind[T], int64)) func(*store.Change, int64) error {
-	return func(c *store.Change, n int64) error {
-		kind, maximum := limit()
-		have, err := kind.Table.Count(c, c.By.TenantID)
-		if err == nil && have+n > maximum {
-			err = model.OverLimit(key, "a tenant has at most %d", maximum)
-		}
-		return err
-	}
 }

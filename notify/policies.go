@@ -81,7 +81,10 @@ func (n *Notify) policies(b entity.Base) *entity.Kind[Policy] {
 			}
 			return nil
 		},
-		Admit:   admit("limits.notification_policies_per_tenant", func() (*entity.Kind[Policy], int64) { return n.Policies, n.limits.PoliciesPerTenant }),
+		Ceiling: &entity.Ceiling{
+			Key:  "limits.notification_policies_per_tenant",
+			Rows: func() int64 { return n.limits.PoliciesPerTenant },
+		},
 		Changed: n.policyChanged,
 	})
 }

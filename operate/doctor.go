@@ -95,10 +95,7 @@ func (o *Operator) checks(m health.Machine, q DoctorQuery) []health.Check {
 		{ID: "rules", Look: func(context.Context) health.Finding {
 			return rulesFinding(o.deps.Applier.RuleStats(), o.deps.Applier.UnhealthyRules(), o.deps.Applier.UsedUpBudgets())
 		}},
-		{ID: "alarms", Look: func(context.Context) health.Finding {
-			r := o.deps.Alarms.Refused()
-			return alarmsFinding(r, o.deps.Govern.TokenOf(r.TenantID))
-		}},
+	}, o.deps.Checks(), []health.Check{
 		{ID: "outbox", Look: func(context.Context) health.Finding { return standingFinding(o.deps.Standing(), m.Now()) }},
 		{ID: "commands", Look: func(ctx context.Context) health.Finding {
 			var waiting []CommandsStatus
@@ -342,8 +339,8 @@ func rulesFinding(s rules.Stats, unhealthy []rules.Health, usedUp []ingest.UsedU
 	return result(hint, "%d of %d: %s", len(unhealthy), max(s.Rules, len(unhealthy)), strings.Join(text, "; "))
 }
 
-// alarmsFinding finds alarms that were not raised. tenant is that of the last one.
-func alarmsFinding(r alarm.Refused, tenant string) health.Finding {
+// AlarmsFinding finds alarms that were not raised. tenant is that of the last one.
+func AlarmsFinding(r alarm.Refused, tenant string) health.Finding {
 	if r.Alarms == 0 {
 		return health.Good("none was turned away since the start")
 	}

@@ -141,7 +141,7 @@ func TestRulesInErrorAreNamed(t *testing.T) {
 		t.Error(f.Hint)
 	}
 	found(t, rulesFinding(s, nil, []ingest.UsedUp{{Key: "limits.memory"}}), health.Warning, "the rules of all tenants together have used up limits.memory")
-	found(t, alarmsFinding(alarm.Refused{}, ""), health.OK, "none was turned away")
+	found(t, AlarmsFinding(alarm.Refused{}, ""), health.OK, "none was turned away")
 	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	held := func(since time.Duration, state model.CommandState) []CommandsStatus {
 		return []CommandsStatus{{State: model.CommandSent, Count: 1, Oldest: noon.AddDate(0, -1, 0)}, {State: state, Count: 4, Oldest: noon.Add(-since), Tenant: "acme", Device: "d1"}}
@@ -150,7 +150,7 @@ func TestRulesInErrorAreNamed(t *testing.T) {
 	found(t, commandsFinding(held(24*time.Hour-1, model.CommandHeld), noon), health.OK, "1 SENT, 4 HELD")
 	found(t, commandsFinding(held(24*time.Hour, model.CommandHeld), noon), health.Warning, "1 SENT, 4 HELD; one for device d1 is HELD for 24h0m0s")
 	found(t, commandsFinding(held(10*time.Minute, model.CommandQueued), noon), health.Warning, "one for device d1 is QUEUED for 10m0s")
-	found(t, alarmsFinding(alarm.Refused{Alarms: 3, TenantID: 7, At: 1e15}, "acme"), health.Warning, "3 alarms not raised since the start, the last of tenant acme at 2001-09-09T01:46:40Z")
+	found(t, AlarmsFinding(alarm.Refused{Alarms: 3, TenantID: 7, At: 1e15}, "acme"), health.Warning, "3 alarms not raised since the start, the last of tenant acme at 2001-09-09T01:46:40Z")
 }
 
 func TestARootKeyThatDoesNotFit(t *testing.T) {

@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 
 	"weir/actions"
-	"weir/alarm"
 	"weir/artifact"
 	"weir/auth"
 	"weir/command"
@@ -41,7 +40,6 @@ type Entities struct {
 	Auth       *auth.Auth
 	Registry   *registry.Registry
 	Provision  *provision.Provision
-	Alarms     *alarm.Alarms
 	Commands   *command.Service
 	Connectors *connectors.Connectors
 	Notify     *notify.Notify

@@ -19,6 +19,7 @@ import (
 	"weir/broker"
 	"weir/config"
 	"weir/edge"
+	"weir/health"
 	"weir/ingest"
 	"weir/internal/hub"
 	"weir/internal/memory"
@@ -84,6 +85,7 @@ type Deps struct {
 	Effective   func() *config.Config
 	Reloads     Reloads
 	SetupLink   func() (*SetupLink, error)
+	Checks      func() []health.Check // of capabilities, for weir doctor
 	Connections func() (open, maximum int)
 	// Sources returns how the event sources of the transports are; Closed why all transports are closed, "" while they are open.
 	Sources func() []ingest.SourceStatus

@@ -44,7 +44,11 @@ func (p *Provision) profiles() *entity.Kind[Profile] {
 	return entity.New(entity.Base{Store: p.parts.Store, Writer: p.parts.Writer}, entity.Desc[Profile]{
 		Kind: "provisioning profile", Type: "ProvisioningProfile", Plural: "provisioningProfiles", Area: area, Table: "provisioning_profiles",
 		Read: mayRead, Write: mayWrite,
-		Prepare: p.prepareProfile, Admit: p.admitProfiles, Valid: (*Profile).check, Check: p.checkProfile,
+		Prepare: p.prepareProfile, Valid: (*Profile).check, Check: p.checkProfile,
+		Ceiling: &entity.Ceiling{
+			Key:  "limits.provisioning_profiles_per_tenant",
+			Rows: func() int64 { return p.limits.Load().ProfilesPerTenant },
+		},
 	})
 }
 
@@ -85,14 +89,6 @@ func (p *Provision) hash(ctx context.Context, field, secret string) (string, err
 		return "", &model.Error{Code: model.CodeUnavailable, Err: err, Field: field, Message: "unavailable: the " + field + " could not be hashed, send it again"}
 	}
 	return hash, nil
-}
-
-func (p *Provision) admitProfiles(c *store.Change, n int64) error {
-	have, err := p.Profiles.Table.Count(c, c.By.TenantID)
-	if maximum := p.limits.Load().ProfilesPerTenant; err == nil && have+n > maximum {
-		err = model.OverLimit("limits.provisioning_profiles_per_tenant", "a tenant has at most %d", maximum)
-	}
-	return err
 }
 
 // errKey refuses a key. It is the same for one of bad form and one that another tenant has: no tenant learns another's.

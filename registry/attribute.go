@@ -42,7 +42,7 @@ const (
 
 // EntityKind returns the kind whose rows an entity type names, nil for none.
 func (r *Registry) EntityKind(entityType string) entity.Any {
-	return r.Kinds.Of(EntityTypes()[entityType])
+	return r.Kinds.Of(entityTypes()[entityType])
 }
 
 // Attribute is a value that an entity has under a key, in a scope. The columns are read by group selectors, too: a text is in
@@ -111,7 +111,7 @@ type AttributeSet struct {
 // check refuses what no attribute can be named.
 func (q *AttributeRef) check() error {
 	switch {
-	case EntityTypes()[q.EntityType] == "":
+	case entityTypes()[q.EntityType] == "":
 		return model.Invalid("entityType", "%.40q is no type of entities with attributes", q.EntityType)
 	case !slices.Contains([]string{ScopeClient, ScopeServer, ScopeShared}, q.Scope):
 		return model.Invalid("scope", "%.40q is none of CLIENT, SERVER, SHARED", q.Scope)
@@ -228,7 +228,7 @@ func (as *Attributes) Delete(ctx context.Context, by *model.Principal, q Attribu
 
 // holder returns the row id of the entity that an attribute is of, 0 when there is none.
 func (q *AttributeRef) holder(tx store.Tx, tenant int64) (int64, error) {
-	ids, err := store.IDs(tx, EntityTypes()[q.EntityType], tenant, []string{q.Entity})
+	ids, err := store.IDs(tx, entityTypes()[q.EntityType], tenant, []string{q.Entity})
 	return ids[q.Entity], err
 }
 
@@ -336,7 +336,7 @@ func (as *Attributes) List(ctx context.Context, by *model.Principal, page store.
 	err = store.Read(ctx, as.store, func(tx store.Tx) error {
 		if f.Entity != nil {
 			of := AttributeRef{EntityType: *f.EntityType, Entity: *f.Entity}
-			if EntityTypes()[of.EntityType] == "" {
+			if entityTypes()[of.EntityType] == "" {
 				return nil
 			}
 			id, err := of.holder(tx, by.TenantID)

@@ -43,37 +43,6 @@ func checkCount[T any](tx store.Tx, k *entity.Kind[T], tenant int64, column stri
 	return err
 }
 
-// admitRows returns the Admit of a kind of which a tenant may have only as many rows as limit says; key is its configuration key.
-func admitRows[T any](kind func() *entity.Kind[T], key string, limit func() int64) func(*store.Change, int64) error {
-	return func(c *store.Change, n int64) error {
-		have, err := kind().Table.Count(c, c.By.TenantID)
-		if maximum := limit(); err == nil && have+n > maximum {
-			err = model.OverLimit(key, "a tenant has at most %d", maximum)
-		}
-		return err
-	}
-}
-
-// admitCounted is admitRows for a kind that may have so many rows that a count over all of them would cost: their number is
-// stored. The kind's Removing is removeCounted.
-func admitCounted(table, key string, limit func() int64) func(*store.Change, int64) error {
-	return func(c *store.Change, n int64) error {
-		have, err := store.AddRows(c, c.By.TenantID, table, n)
-		if maximum := limit(); err == nil && have > maximum {
-			err = model.OverLimit(key, "a tenant has at most %d", maximum)
-		}
-		return err
-	}
-}
-
-// removeCounted is the Removing of a kind whose Admit is admitCounted.
-func removeCounted[T any](table string) func(*store.Change, *T) error {
-	return func(c *store.Change, _ *T) error {
-		_, err := store.AddRows(c, c.By.TenantID, table, -1)
-		return err
-	}
-}
-
 // unique drops repeated keys.
 func unique(keys []string) []string {
 	seen := make(map[string]bool, len(keys))

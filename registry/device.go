@@ -52,7 +52,7 @@ func (ds *Devices) describe(b entity.Base) {
 			{Name: "active", Find: ds.active},
 			{Name: "group", Of: ds.groups.inGroup},
 		},
-		Admit: ds.admit, Stored: store.StoredDevices, Removing: ds.removing, Changed: ds.changed, Views: deviceViews,
+		Addressed: EntityDevice, Admit: ds.admit, Stored: store.StoredDevices, Removing: ds.removing, Changed: ds.changed, Views: deviceViews,
 	})
 }
 
@@ -98,12 +98,6 @@ func (ds *Devices) removing(c *store.Change, d *Device) error {
 		if err := remove(c, d.TenantID, d.ID); err != nil {
 			return err
 		}
-	}
-	if err := ds.attributes.takeAll(c, EntityDevice, d.Row, d.Token); err != nil {
-		return err
-	}
-	if err := ds.relations.removeAll(c, d.TenantID, EntityDevice, d.ID, d.Token); err != nil {
-		return err
 	}
 	_, err := store.CountDevices(c, d.TenantID, -1)
 	return err

@@ -63,8 +63,10 @@ func (ps *Profiles) describe(b entity.Base) {
 		Kind: "device profile", Type: "DeviceProfile", Plural: "deviceProfiles", Area: area, Table: "device_profiles",
 		Read: mayRead, Write: mayWrite, Rename: ps.checkRenamable, Versions: ps.versions,
 		Valid: (*DeviceProfile).check,
-		Admit: admitRows(func() *entity.Kind[DeviceProfile] { return ps.Kind }, "limits.device_profiles_per_tenant",
-			func() int64 { return ps.limits().ProfilesPerTenant }),
+		Ceiling: &entity.Ceiling{
+			Key:  "limits.device_profiles_per_tenant",
+			Rows: func() int64 { return ps.limits().ProfilesPerTenant },
+		},
 		Views: profileViews, Removing: ps.removing,
 	})
 }

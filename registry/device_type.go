@@ -30,14 +30,15 @@ type DeviceType struct {
 	ManagedBy *string `store:"managed_by" gql:"managedBy"`
 }
 
-func deviceTypes(b entity.Base, limits func() *DeviceSettings) (kind *entity.Kind[DeviceType]) {
-	kind = entity.New(b, entity.Desc[DeviceType]{
+func deviceTypes(b entity.Base, limits func() *DeviceSettings) *entity.Kind[DeviceType] {
+	return entity.New(b, entity.Desc[DeviceType]{
 		Kind: "device type", Type: "DeviceType", Plural: "deviceTypes", Area: area, Table: "device_types", Read: mayRead, Write: mayWrite,
-		Admit: admitRows(func() *entity.Kind[DeviceType] { return kind }, "limits.device_types_per_tenant",
-			func() int64 { return limits().TypesPerTenant }),
+		Ceiling: &entity.Ceiling{
+			Key:  "limits.device_types_per_tenant",
+			Rows: func() int64 { return limits().TypesPerTenant },
+		},
 		Views: typeViews,
 	})
-	return kind
 }
 
 // profile returns the row id of the type's profile, 0 for none.

@@ -45,8 +45,10 @@ func (fs *FacetKeys) describe(b entity.Base) {
 			k.Source = FacetAttribute
 			return nil
 		},
-		Admit: admitRows(func() *entity.Kind[FacetKey] { return fs.Kind }, "limits.facet_keys_per_tenant",
-			func() int64 { return fs.limits().FacetKeysPerTenant }),
+		Ceiling: &entity.Ceiling{
+			Key:  "limits.facet_keys_per_tenant",
+			Rows: func() int64 { return fs.limits().FacetKeysPerTenant },
+		},
 	})
 }
 

@@ -98,8 +98,11 @@ func (gs *Groups) describe(b entity.Base) {
 	gs.Kind = entity.New(b, entity.Desc[EntityGroup]{
 		Kind: "entity group", Type: "EntityGroup", Plural: "entityGroups", Area: area, Table: "entity_groups", Read: mayRead, Write: mayWrite,
 		Valid: gs.check, Versions: gs.versions, Removing: gs.removing,
-		Admit: admitRows(func() *entity.Kind[EntityGroup] { return gs.Kind }, "limits.groups_per_tenant",
-			func() int64 { return gs.limits().GroupsPerTenant }),
+		Addressed: EntityGroups,
+		Ceiling: &entity.Ceiling{
+			Key:  "limits.groups_per_tenant",
+			Rows: func() int64 { return gs.limits().GroupsPerTenant },
+		},
 	})
 }
 
@@ -138,7 +141,7 @@ func (g *EntityGroup) checkPublishable() error {
 	return model.Invalid("token", "entity group %q is static: only dynamic groups have versions", g.Token)
 }
 
-// removing refuses to remove a group that rules are scoped to, and removes its relationships.
+// removing refuses to remove a group that rules are scoped to.
 func (gs *Groups) removing(c *store.Change, g *EntityGroup) error {
 	scoped, err := gs.scopedVersions(c, g)
 	if err != nil {
@@ -147,15 +150,10 @@ func (gs *Groups) removing(c *store.Change, g *EntityGroup) error {
 	if len(scoped) > 0 {
 		return model.InUse(gs.Name(), g.Token, gs.rules.Name())
 	}
-	if g.ActiveVersion != nil {
-		if err := gs.useSelectors(c, g.TenantID, func(u *inUse) { delete(u.groups, g.Token) }); err != nil {
-			return err
-		}
+	if g.ActiveVersion == nil {
+		return nil
 	}
-	if err := gs.attributes.takeAll(c, EntityGroups, g.Row, g.Token); err != nil {
-		return err
-	}
-	return gs.relations.removeAll(c, g.TenantID, EntityGroups, g.ID, g.Token)
+	return gs.useSelectors(c, g.TenantID, func(u *inUse) { delete(u.groups, g.Token) })
 }
 
 // scopedVersions are the versions of a group that the draft of a rule, or a rule of an active profile version, is scoped to.
@@ -272,7 +270,7 @@ func (ps *Profiles) removing(c *store.Change, p *DeviceProfile) error {
 // members says which entities belong to a group, by its draft's selector if it is dynamic.
 func (gs *Groups) members(g *EntityGroup) (*relations.Members, error) {
 	if !g.dynamic() {
-		return &relations.Members{Tenant: g.TenantID, Type: g.MemberType, Table: EntityTypes()[g.MemberType], Group: g.ID}, nil
+		return &relations.Members{Tenant: g.TenantID, Type: g.MemberType, Table: entityTypes()[g.MemberType], Group: g.ID}, nil
 	}
 	return gs.selected(g.TenantID, g.MemberType, text(g.Selector))
 }
@@ -283,7 +281,7 @@ func (gs *Groups) selected(tenant int64, memberType, source string) (*relations.
 	if err != nil {
 		return nil, err
 	}
-	return &relations.Members{Tenant: tenant, Type: memberType, Table: EntityTypes()[memberType], Condition: &condition}, nil
+	return &relations.Members{Tenant: tenant, Type: memberType, Table: entityTypes()[memberType], Condition: &condition}, nil
 }
 
 // inGroup lets the devices through that are members of a group, none for a group that does not exist.

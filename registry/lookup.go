@@ -4,7 +4,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
+	"slices"
 	"strings"
+	"sync"
 
 	"weir/model"
 	"weir/store"
@@ -16,26 +19,29 @@ type EntityRef struct {
 	Token string `gql:"token"`
 }
 
-// entityTypes are the types of entities that a reference of type and token may name, and the tables that hold them. A further one is a
-// line here, and a call of removeRelationships where its rows are removed.
-var entityTypes = []struct{ name, table string }{
-	{EntityDevice, "devices"},
-	{EntityAsset, "assets"},
-	{EntityArea, "areas"},
-	{EntityCustomer, "customers"},
-	{EntityGroups, "entity_groups"},
+// entityTypes are the types of entities that a reference of type and token may name, and the tables that hold them: those of the kinds
+// whose description says Addressed.
+var entityTypes func() map[string]string
+
+func init() { // the descriptions themselves ask for it, later
+	entityTypes = sync.OnceValue(func() map[string]string {
+		out := map[string]string{}
+		for _, kind := range New(Config{}, Deps{}).Kinds.All() {
+			if info := kind.Info(); info.Addressed != "" {
+				out[info.Addressed] = info.Table
+			}
+		}
+		return out
+	})
 }
 
 // tableOf returns the table that holds the entities of a type. field is the input field in a refusal.
 func tableOf(field, entityType string) (string, error) {
-	names := make([]string, len(entityTypes))
-	for i, t := range entityTypes {
-		if t.name == entityType {
-			return t.table, nil
-		}
-		names[i] = t.name
+	types := entityTypes()
+	if table, ok := types[entityType]; ok {
+		return table, nil
 	}
-	return "", model.Invalid(field, "%.40q is no type of entities, there are %s", entityType, strings.Join(names, ", "))
+	return "", model.Invalid(field, "%.40q is no type of entities, there are %s", entityType, strings.Join(slices.Sorted(maps.Keys(types)), ", "))
 }
 
 // ExistingRefs returns those of the references whose entities exist, in the order given.

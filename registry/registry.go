@@ -1,6 +1,6 @@
 // Package registry holds what a tenant declares about its devices: device types, device profiles with their metric
 // and command definitions and detection rules, devices, what devices prove themselves by, assets, customers and areas, what all of these are known by
-// (attributes), how they are related and grouped, geofences, and the dashboards that show them. It keeps their rules; the life that all kinds share
+// (attributes), how they are related and grouped, and geofences. It keeps their rules; the life that all kinds share
 // (create, three-state update, delete, reads, versions, audit) is written once in store/entity, and each kind is described in a file of its own and
 // named in Registry.describe.
 //
@@ -33,9 +33,8 @@ type Config struct {
 	CommandsPerProfile   int64
 	RulesPerProfile      int64
 	RulesPerTenant       int64 // detection.max_rules_per_tenant: of active versions
-	VersionsPerProfile   int64 // kept, of a dashboard too: a publish beyond it removes the oldest that are not effective
+	VersionsPerProfile   int64 // kept: a publish beyond it removes the oldest that are not effective
 	ValuesPerChange      int64 // of attributes, that come into the metadata view or leave it because a selector names their key
-	AnswerBytes          int64 // that an answer of the API has room for; 0: as many as any definition takes
 	FenceSetVersions     int64 // kept of a tenant's set of geofences, at least 2: a change beyond it removes the oldest
 }
 
@@ -199,7 +198,7 @@ func New(c Config, p Deps) *Registry {
 	m := newMetrics(p.Registerer, func() float64 { return float64(adopted.len()) })
 	r.makeParts(c, p, m)
 	r.makeDevices(c, p, m, adopted)
-	r.Kinds = entity.NewCatalog(r.describe(c, p, m)...)
+	r.Kinds = entity.NewCatalog(r.describe(p)...)
 	r.Keyed = entity.NewCatalog(r.FacetKeys)
 	return r
 }
@@ -307,8 +306,8 @@ func (r *Registry) makeDevices(c Config, p Deps, m *metrics, adopted *adoptionCa
 
 // describe makes the kinds, hands them to those who use those of others, and lists them; what is referred to comes first. Rules are
 // scoped to groups, and relationships are between what comes before them.
-func (r *Registry) describe(c Config, p Deps, m *metrics) []entity.Entry {
-	b := entity.Base{Store: p.Store, Writer: p.Writer, Managed: p.Managed}
+func (r *Registry) describe(p Deps) []entity.Entry {
+	b := entity.Base{Store: p.Store, Writer: p.Writer, Managed: p.Managed, Untie: r.untie}
 	r.Groups.describe(b)
 	r.Profiles.describe(b)
 	r.Types = deviceTypes(b, r.perTenant.Load)
@@ -318,13 +317,6 @@ func (r *Registry) describe(c Config, p Deps, m *metrics) []entity.Entry {
 	r.GeoFences.describe(b)
 	r.Edges.describe(b)
 	r.FacetKeys.describe(b)
-	things := &things{limits: r.perTenant.Load, attributes: r.Attributes, relations: r.Relationships}
-	dashboards := &dashboards{
-		limits:      r.perTenant.Load,
-		kept:        c.VersionsPerProfile,
-		pruned:      m.pruned,
-		answerBytes: c.AnswerBytes,
-	}
 
 	r.Metrics = r.Profiles.metrics
 	r.Commands = r.Profiles.commands
@@ -346,17 +338,31 @@ func (r *Registry) describe(c Config, p Deps, m *metrics) []entity.Entry {
 	return slices.Concat([]entity.Entry{
 		r.Groups,
 		r.Profiles, r.Metrics, r.Commands, r.Rules, r.Types, r.Devices, r.Credentials,
-	}, things.describe(b), []entity.Entry{
+	}, describeThings(b, r.perTenant.Load), []entity.Entry{
 		r.RelationshipTypes, r.Relationships,
 		r.GeoFences,
 		r.Edges,
-		dashboards.describe(b),
 	})
+}
+
+// untie removes the attributes and relationships of an entity that is removed.
+func (r *Registry) untie(c *store.Change, entityType string, row store.Row, token string) error {
+	if err := r.Attributes.takeAll(c, entityType, row, token); err != nil {
+		return err
+	}
+	return r.Relationships.removeAll(c, row.TenantID, entityType, row.ID, token)
 }
 
 // CountBytes implements store.Counter for all that the registry keeps.
 func (r *Registry) CountBytes(tx store.Tx, sums map[int64]int64) error {
-	return cmp.Or(r.Kinds.CountBytes(tx, sums), r.Keyed.CountBytes(tx, sums), r.Attributes.rows.CountBytes(tx, sums), fenceset.CountBytes(tx, sums))
+	return cmp.Or(r.Kinds.CountBytes(tx, sums), r.Keyed.CountBytes(tx, sums), r.Besides().CountBytes(tx, sums))
+}
+
+// Besides counts what the registry keeps that is no kind.
+func (r *Registry) Besides() store.Counter {
+	return store.CounterFunc(func(tx store.Tx, sums map[int64]int64) error {
+		return cmp.Or(r.Attributes.rows.CountBytes(tx, sums), fenceset.CountBytes(tx, sums))
+	})
 }
 
 // SetLimits changes how many rows of the kinds a tenant may have. Those that are there stay.

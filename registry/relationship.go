@@ -48,13 +48,7 @@ const (
 )
 
 // EntityTypes are the tables of the kinds whose rows are addressed by (type, token), by those types.
-func EntityTypes() map[string]string {
-	out := make(map[string]string, len(entityTypes))
-	for _, t := range entityTypes {
-		out[t.name] = t.table
-	}
-	return out
-}
+func EntityTypes() map[string]string { return maps.Clone(entityTypes()) }
 
 // builtInTypes are the relationship types that come into being by their first use, by their tokens; the value says whether
 // they are tracked.
@@ -145,7 +139,7 @@ func (rs *Relations) check(tx store.Tx, rel *Relationship, _ store.Changed) (err
 // entityID returns the row id of an entity that a field names, and refuses one that does not exist.
 func entityID(tx store.Tx, tenant int64, field, entityType, token string) (int64, error) {
 	var found map[string]int64
-	if table, ok := EntityTypes()[entityType]; ok {
+	if table, ok := entityTypes()[entityType]; ok {
 		var err error
 		if found, err = store.IDs(tx, table, tenant, []string{token}); err != nil {
 			return 0, err

@@ -80,13 +80,4 @@ type DeviceSettings struct {
 	//limit:then LIMIT_EXCEEDED, with the key
 	//limit:cost of the bytes of the tenant's rows
 	AttributesPerEntity int64 `yaml:"attributes_per_entity" default:"256" zero:"default" doc:"Maximum number of attributes of a device or another entity, over all scopes." reload:"yes"`
-
-	//limit:what dashboards of a tenant
-	//limit:chapter What is kept
-	//limit:bound {}, a definition 1 MiB; less where memory is small, so that an answer has room for it
-	//limit:keys limits.memory
-	//limit:met weir_registry_refused_changes_total{cause="rows"}
-	//limit:then LIMIT_EXCEEDED, with the key
-	//limit:cost of the bytes of the tenant's rows
-	DashboardsPerTenant int64 `yaml:"dashboards_per_tenant" default:"1000" zero:"default" doc:"Maximum number of dashboards of a tenant." reload:"yes"`
 }

@@ -57,57 +57,49 @@ type Customer struct {
 	Metadata *string `store:"metadata,clear,json,max=65536" gql:"metadata"`
 }
 
-// things are the assets, areas and customers of all tenants.
-type things struct {
-	limits     func() *DeviceSettings
-	attributes *Attributes
-	relations  *Relations
-}
-
-// describe makes the kinds; what is referred to comes first.
-func (ts *things) describe(b entity.Base) []entity.Entry {
+// describeThings makes the kinds; what is referred to comes first.
+func describeThings(b entity.Base, limits func() *DeviceSettings) []entity.Entry {
 	return []entity.Entry{
-		typeKind[AssetType](ts, b, "asset type", "AssetType", "asset_types"),
-		thingKind[Asset](ts, b, EntityAsset, "Asset", "assets", func(s *DeviceSettings) int64 { return s.AssetsPerTenant }),
-		typeKind[CustomerType](ts, b, "customer type", "CustomerType", "customer_types"),
-		thingKind[Customer](ts, b, EntityCustomer, "Customer", "customers", func(s *DeviceSettings) int64 { return s.CustomersPerTenant }),
-		typeKind[AreaType](ts, b, "area type", "AreaType", "area_types"),
-		thingKind[Area](ts, b, EntityArea, "Area", "areas", func(s *DeviceSettings) int64 { return s.AreasPerTenant }),
+		typeKind[AssetType](b, "asset type", "AssetType", "asset_types", limits),
+		thingKind[Asset](b, EntityAsset, "Asset", "assets", func() int64 { return limits().AssetsPerTenant }),
+		typeKind[CustomerType](b, "customer type", "CustomerType", "customer_types", limits),
+		thingKind[Customer](b, EntityCustomer, "Customer", "customers", func() int64 { return limits().CustomersPerTenant }),
+		typeKind[AreaType](b, "area type", "AreaType", "area_types", limits),
+		thingKind[Area](b, EntityArea, "Area", "areas", func() int64 { return limits().AreasPerTenant }),
 	}
 }
 
-func typeKind[T any](ts *things, b entity.Base, kind, typ, table string) *entity.Kind[T] {
+func typeKind[T any](b entity.Base, kind, typ, table string, limits func() *DeviceSettings) *entity.Kind[T] {
 	return entity.New(b, entity.Desc[T]{
-		Kind: kind, Type: typ, Plural: strings.ToLower(typ[:1]) + typ[1:] + "s", Area: area, Table: table, Read: mayRead, Write: mayWrite,
-		Admit: admitCounted(table, entityTypesKey, ts.maxTypes), Stored: store.StoredRows(table), Removing: removeCounted[T](table),
-	})
-}
-
-func thingKind[T any](ts *things, b entity.Base, entityType, typ, table string, limit func(*DeviceSettings) int64) (kind *entity.Kind[T]) {
-	kind = entity.New(b, entity.Desc[T]{
-		Kind: entityType, Type: typ, Plural: table, Area: area, Table: table, Read: mayRead, Write: mayWrite,
-		Admit:  admitCounted(table, "limits."+table+"_per_tenant", func() int64 { return limit(ts.limits()) }),
-		Stored: store.StoredRows(table),
-		Removing: func(c *store.Change, row *T) error {
-			return ts.removing(c, entityType, table, *kind.Table.Head(row), kind.Table.Token(row))
+		Kind:   kind,
+		Type:   typ,
+		Plural: strings.ToLower(typ[:1]) + typ[1:] + "s",
+		Area:   area,
+		Table:  table,
+		Read:   mayRead,
+		Write:  mayWrite,
+		Ceiling: &entity.Ceiling{ // one key for the types of assets, customers and areas: it holds for each kind by itself
+			Key:     "limits.entity_types_per_tenant",
+			Rows:    func() int64 { return limits().EntityTypesPerTenant },
+			Counted: true,
 		},
 	})
-	return kind
 }
 
-// The ceiling that the types of assets, customers and areas share: it holds for each kind by itself.
-const entityTypesKey = "limits.entity_types_per_tenant"
-
-func (ts *things) maxTypes() int64 { return ts.limits().EntityTypesPerTenant }
-
-// removing removes what goes with an asset, a customer or an area.
-func (ts *things) removing(c *store.Change, entityType, table string, row store.Row, token string) error {
-	if err := ts.attributes.takeAll(c, entityType, row, token); err != nil {
-		return err
-	}
-	if err := ts.relations.removeAll(c, row.TenantID, entityType, row.ID, token); err != nil {
-		return err
-	}
-	_, err := store.AddRows(c, row.TenantID, table, -1)
-	return err
+func thingKind[T any](b entity.Base, entityType, typ, table string, limit func() int64) *entity.Kind[T] {
+	return entity.New(b, entity.Desc[T]{
+		Kind:      entityType,
+		Type:      typ,
+		Plural:    table,
+		Area:      area,
+		Table:     table,
+		Read:      mayRead,
+		Write:     mayWrite,
+		Addressed: entityType,
+		Ceiling: &entity.Ceiling{
+			Key:     "limits." + table + "_per_tenant",
+			Rows:    limit,
+			Counted: true,
+		},
+	})
 }

@@ -223,7 +223,7 @@ func TestReferencesThatExist(t *testing.T) {
 		t.Errorf("another tenant sees %v", got)
 	}
 	_, err := b.ExistingRefs(ctx, acme, []EntityRef{{"planet", "x"}})
-	b.refused("no type", err, model.CodeInvalidInput, "device, asset, area, customer")
+	b.refused("no type", err, model.CodeInvalidInput, "area, asset, customer, device, group")
 }
 
 func TestFacetKeys(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 
 	"weir/auth"
 	"weir/connectors"
+	"weir/dashboard"
 	"weir/govern"
 	"weir/model"
 	"weir/notify"
@@ -110,7 +111,9 @@ func NewFormat(catalogs ...*entity.Catalog) *Format {
 	f := &Format{root: &kind{name: "site"}}
 	for _, catalog := range catalogs {
 		for _, live := range catalog.All() {
-			f.kinds = append(f.kinds, newKind(live))
+			if live.Info().Site != entity.NotInSites {
+				f.kinds = append(f.kinds, newKind(live))
+			}
 		}
 	}
 	f.tenant = f.of(tableTenants)
@@ -131,7 +134,7 @@ func NewFormat(catalogs ...*entity.Catalog) *Format {
 // applies nothing.
 func DefaultFormat() *Format {
 	tenants, _ := provision.Describe()
-	return NewFormat(govern.Describe(), auth.Describe(), tenants.Kinds, tenants.Keyed, connectors.Describe(), notify.Describe())
+	return NewFormat(govern.Describe(), auth.Describe(), tenants.Kinds, tenants.Keyed, connectors.Describe(), notify.Describe(), dashboard.Describe())
 }
 
 func newKind(live entity.Any) *kind {

@@ -33,7 +33,7 @@ type Parts struct {
 	Registry *registry.Registry
 	Hasher   Hasher
 	Vault    *store.Vault
-	Kinds    []*entity.Catalog // of kinds besides those of Govern, Auth and Registry
+	Catalog  *entity.Catalog // of the instance
 	// Connectors returns the tokens of a tenant's connectors; nil: they are not known.
 	Connectors func(ctx context.Context, tenant int64) ([]string, error)
 	// Progress is called with how many passwords are checked and hashed, each of which takes a good part of a second on a small
@@ -59,8 +59,7 @@ func New(p Parts) *Site {
 	if p.Progress == nil {
 		p.Progress = func(int, int) {}
 	}
-	return &Site{parts: p, format: NewFormat(append([]*entity.Catalog{p.Govern.Kinds, p.Auth.Kinds, p.Registry.Kinds, p.Registry.Keyed}, p.Kinds...)...),
-		compiler: sync.OnceValues(newCompiler)}
+	return &Site{parts: p, format: NewFormat(p.Catalog), compiler: sync.OnceValues(newCompiler)}
 }
 
 // Read reads the files of a site into one document, see Format.Read.

@@ -11,6 +11,7 @@ import (
 
 	"weir/auth"
 	"weir/connectors"
+	"weir/dashboard"
 	"weir/govern"
 	"weir/internal/test/domain"
 	"weir/internal/test/fixture"
@@ -34,6 +35,7 @@ type world struct {
 	auth       *auth.Auth
 	registry   *registry.Registry
 	connectors *connectors.Connectors
+	dashboards *dashboard.Dashboards
 	notify     *notify.Notify
 	hasher     *countingHasher
 	dir        string
@@ -115,11 +117,12 @@ func openWorld(t testing.TB, db *sqlite.DB, dir string) *world {
 	provision.New(provision.ProfileSettings{}, provision.Deps{Registry: d.Registry, Store: db, Writer: writer, Hasher: w.hasher})
 	w.connectors = connectors.New(connectors.ConnectorSettings{}, connectors.Deps{Store: db, Writer: writer, Vault: d.Vault, Tenants: d.Govern})
 	w.notify = notify.New(notify.Settings{}, notify.LimitSettings{}, notify.Deps{Store: db, Writer: writer, Vault: d.Vault, Tenants: d.Govern})
+	w.dashboards = dashboard.New(dashboard.DashboardSettings{}, dashboard.Deps{Base: entity.Base{Store: db, Writer: writer}})
 	if err := w.notify.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	w.Site = New(Parts{Store: db, Writer: writer, Govern: w.govern, Auth: w.auth, Registry: w.registry, Hasher: w.hasher, Vault: d.Vault,
-		Kinds: []*entity.Catalog{w.connectors.Kinds, w.notify.Kinds}, Connectors: w.connectors.Tokens})
+		Catalog: entity.Union(d.Govern.Kinds, d.Auth.Kinds, d.Registry.Kinds, d.Registry.Keyed, w.connectors.Kinds, w.notify.Kinds, w.dashboards.Kinds), Connectors: w.connectors.Tokens})
 	return w
 }
 

@@ -283,6 +283,12 @@ type Counter interface {
 	CountBytes(tx Tx, sums map[int64]int64) error
 }
 
+// CounterFunc is a function as a Counter.
+type CounterFunc func(tx Tx, sums map[int64]int64) error
+
+// CountBytes implements Counter.
+func (f CounterFunc) CountBytes(tx Tx, sums map[int64]int64) error { return f(tx, sums) }
+
 // CountUsage counts what the rows of all tenants take, once in the life of a database: changes keep the sums from then on.
 func CountUsage(ctx context.Context, st Store, counters ...Counter) error {
 	var done bool

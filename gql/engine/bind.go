@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"strings"
 	"time"
@@ -55,6 +56,11 @@ func (b *Binding) Show(name, goField string) {
 
 // Hide has a schema field not read from the Go field that is tagged with its name.
 func (b *Binding) Hide(name string) { delete(b.fields, name) }
+
+// Only has no fields read but those that keep reports.
+func (b *Binding) Only(keep func(name string) bool) {
+	maps.DeleteFunc(b.fields, func(name string, _ taggedField) bool { return !keep(name) })
+}
 
 // Null has a schema field shown as null.
 func (b *Binding) Null(name string) { b.fields[name] = taggedField{name: name, never: true} }

@@ -12,7 +12,6 @@ import (
 	"weir/notify"
 	"weir/notify/channel"
 	"weir/store"
-	"weir/store/entity"
 	"weir/store/notices"
 )
 
@@ -70,7 +69,6 @@ func Register(a *gql.Area, n *notify.Notify) {
 		}), nil
 	})
 	a.Entities(n.Kinds)
-	a.Entities(entity.NewCatalog(n.Mutes))
 }
 
 type typeView struct {

@@ -70,20 +70,40 @@ func NewCatalog(kinds ...Entry) *Catalog {
 // Join adds kinds of another package to the catalog, after those that it has. It is called before the catalog is used.
 func (c *Catalog) Join(kinds ...Entry) {
 	for _, entry := range kinds {
-		kind := entry.Any()
-		info := kind.Info()
-		if slices.ContainsFunc(c.kinds, func(o Any) bool {
-			return o.Info().Table == info.Table || o.Info().Type == info.Type || o.Info().Plural == info.Plural
-		}) {
-			panic(fmt.Sprintf("entity: %s is described twice", info.Kind))
-		}
-		c.kinds = append(c.kinds, kind)
-		for _, o := range c.kinds {
-			o.link(info, kind)
-			kind.guarded(o.Info())
+		c.add(entry.Any())
+	}
+	c.checkOrder()
+}
+
+// Union returns the catalog of the kinds of all, in their order: fields refer across them. Each of them stays as it is.
+func Union(all ...*Catalog) *Catalog {
+	c := &Catalog{}
+	c.Include(all...)
+	return c
+}
+
+// Include adds the kinds of other catalogs, after those that it has. It is called before the catalog is used.
+func (c *Catalog) Include(all ...*Catalog) {
+	for _, other := range all {
+		for _, kind := range other.kinds {
+			c.add(kind)
 		}
 	}
 	c.checkOrder()
+}
+
+func (c *Catalog) add(kind Any) {
+	info := kind.Info()
+	if slices.ContainsFunc(c.kinds, func(o Any) bool {
+		return o.Info().Table == info.Table || o.Info().Type == info.Type || o.Info().Plural == info.Plural
+	}) {
+		panic(fmt.Sprintf("entity: %s is described twice", info.Kind))
+	}
+	c.kinds = append(c.kinds, kind)
+	for _, o := range c.kinds {
+		o.link(info, kind)
+		kind.guarded(o.Info())
+	}
 }
 
 // checkOrder makes sure that what is referred to comes first. Tables of other catalogs are not known here.

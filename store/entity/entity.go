@@ -16,17 +16,30 @@ type Base struct {
 	Vault  *store.Vault // of kinds with a secret
 	// Managed reports whether rows with a managed_by are kept from changes by others than the one who manages them, see Managing; nil: they are not.
 	Managed func() bool
+	// Untie removes what is tied to a row of an addressed kind that is removed, in its transaction, see Desc.Addressed; nil: nothing is.
+	Untie func(c *store.Change, entityType string, row store.Row, token string) error
 }
+
+// NotInSites is the Site of a kind whose rows no site file declares.
+const NotInSites = "-"
 
 // Needs names the authorities that a principal must hold, all of them.
 func Needs(as ...model.Authority) []model.Authority { return as }
+
+// Ceiling bounds the rows of a kind: those of a tenant, or those of the instance where the kind is the instance's.
+type Ceiling struct {
+	Key  string       // of the configuration, or of the API where it is fixed; a refusal names it
+	Rows func() int64 // at most so many
+	// Counted has the number of rows stored, in row_counts: for a kind that may have so many that counting them would cost.
+	Counted bool
+}
 
 // Desc describes one kind of entity. What concerns a single field is in the tags of T, see store.Field.
 type Desc[T any] struct {
 	Kind   string // in messages: "device type"
 	Type   string // in the API: "DeviceType"
 	Plural string // in the API, the names of its reads: "deviceTypes"
-	Site   string // the key of its list in a site file; default: Plural
+	Site   string // the key of its list in a site file; default: Plural. See NotInSites
 	Area   string // the API that serves it: "device-management"
 	Table  string // in the database
 
@@ -55,10 +68,16 @@ type Desc[T any] struct {
 	// Prepare works on a copy of the patch before the transaction: what takes long (a password hash) or is not a value of
 	// a column as it was sent. token is the row's, in a create as the patch names it.
 	Prepare func(ctx context.Context, by *model.Principal, token string, p store.Patch, create bool) error
-	// Admit runs in the transaction before n rows are made.
+	// Ceiling bounds the rows; nil: their number has no bound, or Admit has one of its own.
+	Ceiling *Ceiling
+	// Addressed is the entity type by which attributes and relationships address rows, with the token: "asset". What is tied to a row in this
+	// way is removed with it, see Base.Untie. "": rows are not addressed.
+	Addressed string
+
+	// Admit runs in the transaction before n rows are made, after Ceiling.
 	Admit func(c *store.Change, n int64) error
 	// Stored returns the number of rows that a tenant has, where Admit and Removing keep it, so that no list counts them all; nil
-	// otherwise.
+	// otherwise. A ceiling that counts has it.
 	Stored func(tx store.Tx, tenantID int64) (int64, error)
 	// Making runs in the transaction before a row is made of a patch: it makes what the row refers to and what comes into
 	// being by its first use.
@@ -104,6 +123,7 @@ type Filter struct {
 type Info struct {
 	Kind, Type, Plural, Site, Area, Table string
 
+	Addressed           string // see Desc.Addressed
 	Instance            bool
 	Rename              bool
 	Secret              bool // rows may have a secret, see Desc.Secret
@@ -128,7 +148,7 @@ func (i *Info) Refs() []store.Field {
 func Object(ref store.Field) string { return strings.TrimSuffix(ref.Name, "Token") }
 
 func (d *Desc[T]) info(fields []store.Field) *Info {
-	i := &Info{Kind: d.Kind, Type: d.Type, Plural: d.Plural, Site: d.Site, Area: d.Area, Table: d.Table, Instance: d.Instance,
+	i := &Info{Kind: d.Kind, Type: d.Type, Plural: d.Plural, Site: d.Site, Area: d.Area, Table: d.Table, Addressed: d.Addressed, Instance: d.Instance,
 		Rename: d.Rename != nil, Secret: d.Secret != nil, Read: d.Read, Write: d.Write, Delete: d.Delete, Fields: fields, Filters: slices.Clone(d.Filters)}
 	if i.Site == "" {
 		i.Site = d.Plural

@@ -28,13 +28,17 @@ type Kind[T any] struct {
 
 	managed bool        // the table has a column managed_by
 	guards  func() bool // Base.Managed
+	untie   func(c *store.Change, entityType string, row store.Row, token string) error
 }
 
 // New makes a kind of its description. A mistake in it is one of the program: it panics.
 func New[T any](b Base, d Desc[T]) *Kind[T] {
+	if d.Stored == nil && d.counted() {
+		d.Stored = store.StoredRows(d.Table)
+	}
 	table := store.NewTable(store.Desc[T]{Kind: d.Kind, Name: d.Table, Instance: d.Instance, Order: d.Order, Stored: d.Stored, Check: d.check(), Label: d.Label})
 	k := &Kind[T]{Rows: &Rows[T]{store: b.Store, table: table, instance: d.Instance}, Table: table, desc: d,
-		info: d.info(table.Fields()), writer: b.Writer, vault: b.Vault, guards: b.Managed}
+		info: d.info(table.Fields()), writer: b.Writer, vault: b.Vault, guards: b.Managed, untie: b.Untie}
 	k.managed = slices.ContainsFunc(k.info.Fields, isManagedBy)
 	if d.Type == "" || d.Plural == "" || len(d.Read) == 0 || len(d.Write) == 0 {
 		panic(fmt.Sprintf("entity: %s needs a type, a plural and authorities", d.Kind))
@@ -44,6 +48,9 @@ func New[T any](b Base, d Desc[T]) *Kind[T] {
 	}
 	return k
 }
+
+// counted reports whether the number of rows is stored.
+func (d *Desc[T]) counted() bool { return d.Ceiling != nil && d.Ceiling.Counted }
 
 // check is Valid and then Check.
 func (d *Desc[T]) check() func(store.Tx, *T, store.Changed) error {
@@ -206,10 +213,40 @@ func (k *Kind[T]) prepared(ctx context.Context, by *model.Principal, token strin
 
 // Admit asks the kind whether n more rows may be made in a change; each is made by Make.
 func (k *Kind[T]) Admit(c *store.Change, n int64) error {
+	if k.desc.Ceiling != nil {
+		if err := k.underCeiling(c, n); err != nil {
+			return err
+		}
+	}
 	if k.desc.Admit == nil {
 		return nil
 	}
 	return k.desc.Admit(c, n)
+}
+
+// underCeiling refuses n more rows where there would be more than the ceiling of the kind.
+func (k *Kind[T]) underCeiling(c *store.Change, n int64) error {
+	tenant, whose := c.By.TenantID, "a tenant"
+	if k.desc.Instance {
+		tenant, whose = 0, "an instance"
+	}
+	have, err := k.rowsWith(c, tenant, n)
+	if err != nil {
+		return err
+	}
+	if maximum := k.desc.Ceiling.Rows(); have > maximum {
+		return model.OverLimit(k.desc.Ceiling.Key, "%s has at most %d", whose, maximum)
+	}
+	return nil
+}
+
+// rowsWith is how many rows there are with n more.
+func (k *Kind[T]) rowsWith(c *store.Change, tenant, n int64) (int64, error) {
+	if k.desc.Ceiling.Counted {
+		return store.AddRows(c, tenant, k.desc.Table, n)
+	}
+	have, err := k.Table.Count(c, tenant)
+	return have + n, err
 }
 
 // Make makes a row of a prepared patch within a change that has been admitted.

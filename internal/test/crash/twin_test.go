@@ -69,8 +69,9 @@ func newTwin(t *testing.T, data, kept, file string) *twin {
 		CheckpointSettings: ingest.CheckpointSettings{ReplayBytes: 16 << 20, HeadAge: time.Hour}, DeadLetterSettings: c.Limits.DeadLetterSettings,
 		HeadBytes: 64 << 20, RejectedBytes: 1 << 20, RestartGrace: c.Presence.Grace, CommitRetry: time.Second},
 		ingest.ApplyDeps{Log: tw.log, Store: tw.db, Counts: ingest.NewTransportCounts(links.New(func() time.Duration { return 0 })), Series: readings,
-			Rules: rules.NewEngine(compiler, nil), Alarms: alarm.New(c.Limits.TenantSettings, alarm.Deps{Store: tw.db, Writer: store.Direct{Store: tw.db}}),
-			Controller: ingest.NewController(tw.db, tw.log, func() model.Stamp { return model.Stamp{} }, logger), Logger: logger})
+			Rules:       rules.NewEngine(compiler, nil),
+			Projections: []ingest.Projection{ingest.AlarmResults(alarm.New(c.Limits.TenantSettings, alarm.Deps{Store: tw.db, Writer: store.Direct{Store: tw.db}}))},
+			Controller:  ingest.NewController(tw.db, tw.log, func() model.Stamp { return model.Stamp{} }, logger), Logger: logger})
 	if err != nil {
 		t.Fatal(err)
 	}
