@@ -39,6 +39,7 @@ func (c *certificate) look(now bool) error {
 	if now {
 		look = c.pair.Reload
 	}
+	// The state before tells a recovery from files that were right all along.
 	failed := c.pair.State().Failed
 	changed, err := look()
 	switch {

@@ -50,8 +50,12 @@ func (a *api) instance() admin.Instance {
 			}
 			return all
 		},
-		CheckConfiguration: a.checkConfiguration, Unauthenticated: a.unauthenticated, Backups: keptBackups{a}, Recounts: recounts{a}, Log: a.lines,
-		Now: time.Now,
+		CheckConfiguration: a.checkConfiguration,
+		Unauthenticated:    a.unauthenticated,
+		Backups:            keptBackups{a},
+		Recounts:           recounts{a},
+		Log:                a.lines,
+		Now:                time.Now,
 	}
 }
 

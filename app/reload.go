@@ -69,18 +69,28 @@ func (r *reload) Plan() *operate.ReloadReport {
 
 // plan reads the configuration again and says what a reload would do, and what would apply then. It needs the lock.
 func (r *reload) plan(by string) (*operate.ReloadReport, *config.Config) {
+	// The fingerprint is taken from this read, so that a change between two reads is not overlooked.
 	read := config.Read(*r.opt.Source)
 	r.seen = read.Fingerprint
-	rep := &operate.ReloadReport{At: time.Now().UTC(), By: by, Outcome: operate.ReloadFailed, Taken: []config.Change{}, Waiting: []config.Change{}, Problems: read.Problems}
+	rep := &operate.ReloadReport{
+		At:       time.Now().UTC(),
+		By:       by,
+		Outcome:  operate.ReloadFailed,
+		Taken:    []config.Change{},
+		Waiting:  []config.Change{},
+		Problems: read.Problems,
+	}
 	if rep.Problems != nil {
 		return rep, nil
 	}
+	// What a reload would apply must be valid together with what waits for a restart.
 	next := config.Take(r.effective(), read.Config)
 	if rep.Problems = r.unfit(next); rep.Problems != nil {
 		return rep, nil
 	}
 	rep.Outcome, rep.Warnings = operate.ReloadUnchanged, read.Config.Warnings()
 	changes := config.Diff(r.effective(), read.Config)
+	// Divide the changes into those that apply now and those that need a restart.
 	for _, c := range changes {
 		if c.Reload {
 			rep.Taken, rep.Outcome = append(rep.Taken, c), operate.ReloadTaken
@@ -112,6 +122,7 @@ func (r *reload) Reload(by string) *operate.ReloadReport {
 	r.one.Lock()
 	defer r.one.Unlock()
 	_ = r.in.certificate.look(true) // it has reported, and the plan says it again where the files are wrong
+	// Nothing is applied unless the whole configuration is valid.
 	rep, next := r.plan(by)
 	if next != nil {
 		if err := r.apply(next); err != nil { // unfit has asked them all
@@ -158,6 +169,7 @@ func (r *reload) apply(c *config.Config) error {
 		return err
 	}
 	r.in.entities.Connectors.Forget() // a kept connection may lead to where none is allowed any more
+	// None of these can refuse.
 	r.in.intake.into.Set(intakeConfig(*c))
 	r.in.transports.reload(c)
 	r.in.entities.Registry.SetLimits(c.Limits.DeviceSettings)
@@ -169,7 +181,9 @@ func (r *reload) apply(c *config.Config) error {
 	}
 	r.in.entities.Commands.Set(c.Commands)
 	r.in.front.web.SetURLs(c.URLs)
+	// The configuration counts as effective only after every part has it.
 	r.current.Store(c)
+	// A shorter retention takes effect now, not at the next interval.
 	r.in.operator.retention.Wake()
 	return nil
 }
