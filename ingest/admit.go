@@ -15,6 +15,7 @@ func (in *Intake) admit(ctx context.Context, m *arrival) {
 	if !in.take(ctx, m) {
 		return
 	}
+	// Slow the sender before its message takes space in the log.
 	if !m.unauthenticated {
 		in.slow(ctx, m, m.readings)
 	}
@@ -66,6 +67,7 @@ func (in *Intake) slow(ctx context.Context, m *arrival, readings int) {
 	if in.deps.Throttle == nil {
 		return
 	}
+	// Half of the wait that the sender allows, so that the rest of the way has time, too.
 	most := time.Duration(math.MaxInt64)
 	if m.HoldFor > 0 {
 		most = m.HoldFor / 2
@@ -108,6 +110,7 @@ func (in *Intake) roomy(ctx context.Context, m *arrival) bool {
 // awaitRoom waits until the log may have space, or another configuration applies. It reports false when the message may be held
 // no longer, or ctx has ended.
 func (in *Intake) awaitRoom(ctx context.Context, m *arrival, cfg *effectiveConfig) bool {
+	// Three things end the wait: space, the time that the message may be held, another configuration.
 	wait, cancel := context.WithCancel(m.hold(ctx))
 	defer cancel()
 	defer context.AfterFunc(cfg.over, cancel)()
@@ -153,6 +156,7 @@ func (m *arrival) turnedAway(ctx context.Context) Outcome {
 
 // admitAll is admit for an array: for all of them or none.
 func (in *Intake) admitAll(ctx context.Context, ms []*arrival) (bad int) {
+	// Take for all messages at once: nothing has to be given back for a later one.
 	byTenant, unauthenticated, bytes := 0, 0, 0
 	for _, m := range ms {
 		if m.unauthenticated {
@@ -199,6 +203,7 @@ func (in *Intake) append(ctx context.Context, m *arrival, done func(Answer)) {
 		if err == nil {
 			return
 		}
+		// The log has refused it: its readings no longer count as on their way.
 		in.deps.Counts.returned(m.line, m.rec.Readings())
 		if in.again(ctx, m, err) {
 			continue
@@ -254,6 +259,7 @@ func (in *Intake) failed(ctx context.Context, m *arrival, err error) {
 	default:
 		in.end(m, outcome, ReasonUnavailable, "the event could not be stored")
 	}
+	// A client that has gone is no failure of the log.
 	if !errors.Is(err, context.Canceled) {
 		in.metrics.failedAppends.Inc()
 	}
@@ -261,7 +267,8 @@ func (in *Intake) failed(ctx context.Context, m *arrival, err error) {
 
 // appendAll hands the records of an array to the log in one piece: it stores all of them or none.
 func (in *Intake) appendAll(ctx context.Context, ms []*arrival, done func(Answer, int)) {
-	entries, left := make([]spool.Entry, len(ms)), len(ms)
+	entries := make([]spool.Entry, len(ms))
+	left := len(ms)
 	for i, m := range ms {
 		// The committer answers the entries of a group one after the other.
 		entries[i] = entryOf(m, func(_ model.Offset, err error) {
@@ -278,6 +285,7 @@ func (in *Intake) appendAll(ctx context.Context, ms []*arrival, done func(Answer
 			done(Answer{Outcome: Stored}, -1)
 		})
 	}
+	// The log takes the group as a whole, so a full one is tried again with all of it.
 	for {
 		for _, m := range ms {
 			in.deps.Counts.handed(m.line, m.rec.Readings())

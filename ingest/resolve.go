@@ -24,10 +24,12 @@ type resolver struct {
 
 // message decides the outcome of a message.
 func (s *resolver) message(ctx context.Context, e *Event) error {
+	// Repeats first: they must have no effect whatever else holds.
 	if s.results.seen.isRepeat(e.Record) || s.results.seen.isRelayed(e.Record) {
 		e.Outcome, e.repeat = store.OutcomeDuplicate, true
 		return nil
 	}
+	// Everything below may only improve on this.
 	e.Outcome = store.OutcomeDeadLetter
 	if e.Reason, e.Why = s.check(e); e.Reason != ReasonNone {
 		return nil
@@ -44,8 +46,10 @@ func (s *resolver) message(ctx context.Context, e *Event) error {
 		e.causing = true
 		return nil
 	}
+	// Keep what was sent: a dead letter bears the names that the device sent.
 	sent := e.Record
 	e.rename()
+	// Ask for the series of all readings at once: none is opened for a message that is refused.
 	fits, err := s.results.readings.admits(ctx, e.TenantID, e.DeviceID, e.Record.Message)
 	if err == nil && !fits && e.Record.Partial {
 		fits, err = s.part(ctx, e, sent.Message.Measurements)
@@ -98,13 +102,16 @@ func (s *resolver) firing(e *Event) bool {
 
 // refer notes what the record's names mean.
 func (s *resolver) refer(e *Event, what view.Resolved) {
-	e.TenantID, e.DeviceID, e.DeviceType = what.Tenant.ID, what.Device.ID, what.Device.Type
+	e.TenantID = what.Tenant.ID
+	e.DeviceID = what.Device.ID
+	e.DeviceType = what.Device.Type
 	e.ProfileID, e.profile, e.anchors = what.ProfileID, what.Profile, s.results.metadata.stamp(what)
 }
 
 // check determines whether a message can be kept, in the order that reveals least to an unauthenticated sender.
 func (s *resolver) check(e *Event) (Reason, string) {
 	r := e.Record
+	// Nothing about devices is revealed before the credential has counted.
 	what := s.results.metadata.view.Resolve(r.Tenant, r.Device)
 	switch {
 	case what.Tenant == nil:
@@ -161,6 +168,7 @@ func (s *resolver) times(e *Event) bool {
 		e.Occurred = s.occurred
 		return ok
 	}
+	// The time of the message itself must be good even where every entry has its own.
 	_, ok := s.at(r, model.EntryTime{})
 	for i := range m.Measurements {
 		ok = s.time(r, m.Measurements[i].Time) && ok
@@ -190,9 +198,11 @@ func (s *resolver) time(r *model.Record, own model.EntryTime) bool {
 // than ours: it is not limited, and what lies too far back is judged by the earlier of the two clocks.
 func (s *resolver) at(r *model.Record, own model.EntryTime) (_ model.Micros, ok bool) {
 	stamp := &r.Received
+	// The time of receipt, unless the sender gives a better one.
 	t, earliest := stamp.Wall, stamp.Wall
 	if stamp.Shown != 0 {
-		t, earliest = stamp.Shown, min(stamp.Shown, stamp.Wall)
+		t = stamp.Shown
+		earliest = min(stamp.Shown, stamp.Wall)
 	}
 	switch {
 	case own.Has:
@@ -227,6 +237,7 @@ func (e *Event) unfit() string {
 		if d == nil {
 			continue
 		}
+		// Note values outside the range that the profile keeps, for the mark.
 		_, outside := d.Outside(v.Value)
 		e.outside = e.outside || outside
 		switch {
@@ -310,6 +321,7 @@ func (s *resolver) part(ctx context.Context, e *Event, sent []model.Reading) (bo
 	if err != nil || len(fit) == 0 {
 		return false, err
 	}
+	// What does not fit is what fit lacks.
 	rest := fit
 	for i, r := range all { // fit is in the order of all
 		if len(rest) > 0 && rest[0] == r {
@@ -321,6 +333,7 @@ func (s *resolver) part(ctx context.Context, e *Event, sent []model.Reading) (bo
 	rec, m := *e.Record, *e.Record.Message
 	m.Measurements, rec.Message = fit, &m
 	e.Record = &rec
+	// The entries are fewer now: find their times again.
 	s.times(e)
 	return true, nil
 }
