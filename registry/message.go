@@ -80,8 +80,14 @@ func (r *Registry) Relate(ctx context.Context, by *model.Principal, device int64
 		if err != nil || have > 0 {
 			return err
 		}
-		_, err = r.Relationships.Create(c.Context(), c.By, store.Patch{"token": token, "sourceType": EntityDevice, "source": d.Token,
-			"targetType": to.TargetType, "target": to.Target, "relationshipType": to.Type})
+		_, err = r.Relationships.Create(c.Context(), c.By, store.Patch{
+			"token":            token,
+			"sourceType":       EntityDevice,
+			"source":           d.Token,
+			"targetType":       to.TargetType,
+			"target":           to.Target,
+			"relationshipType": to.Type,
+		})
 		return err
 	})
 }
