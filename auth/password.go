@@ -119,6 +119,7 @@ func MintSecret() string {
 
 // sameSecret compares in a time that depends on neither value.
 func sameSecret(a, b string) bool {
-	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
+	x := sha256.Sum256([]byte(a))
+	y := sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
 }
