@@ -222,11 +222,11 @@ func (es *Edges) Behind(ctx context.Context, edge model.Binding, device string) 
 		Tenant:     edge.Tenant,
 		TenantID:   edge.TenantID,
 		ExternalID: device,
-		TokenFirst: true,
+		TokenFirst: true, // the events of a device may name it by its token
 		Make:       s.typ != "",
 		Plain:      true,
 		DeviceType: s.typ,
-	}) // the events of a device may name it
+	})
 	// What an edge learns of a device that is not there depends on whether it may know all.
 	switch {
 	case errors.Is(err, ErrNotAdopted) && !s.all:
