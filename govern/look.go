@@ -86,6 +86,7 @@ func (g *Govern) Look(ctx context.Context, tenant int64) (l *Look, err error) {
 	}); err != nil {
 		return nil, err
 	}
+	// What is effective begins with what the tenant has set.
 	l.Branding, l.Basemap = l.BrandingOverride, l.BasemapOverride
 	return l, g.fillLook(ctx, l)
 }
@@ -97,6 +98,7 @@ type LookTexts struct{ Branding, Logo, Basemap string }
 func (g *Govern) LookTexts(ctx context.Context, tenants []int64) (map[int64]LookTexts, error) {
 	all := make(map[int64]LookTexts, len(tenants))
 	return all, store.Read(ctx, g.store, func(tx store.Tx) error {
+		// All in one snapshot, for an export of the site.
 		for _, id := range tenants {
 			row, err := looks.First(tx, id)
 			if err != nil {
@@ -212,6 +214,7 @@ func (g *Govern) fillLook(ctx context.Context, l *Look) error {
 	if err := g.settingInto(ctx, basemapDefault, &m); err != nil {
 		return err
 	}
+	// Tiles go with their attribution, and a latitude with its longitude.
 	if l.Basemap.TileURL == nil {
 		l.Basemap.TileURL, l.Basemap.Attribution = m.TileURL, m.Attribution
 	}
@@ -271,6 +274,7 @@ func (g *Govern) editLook(ctx context.Context, by *model.Principal, needs model.
 		if err != nil {
 			return err
 		}
+		// The first override makes the row.
 		fresh := row == nil
 		if fresh {
 			row = &lookRow{Row: store.Row{TenantID: tenant}, Branding: "{}", Basemap: "{}"}
@@ -382,6 +386,7 @@ func (m *Basemap) check(field string) error {
 	case m.TileURL == nil:
 		return nil
 	}
+	// The URL must name the tile in one of the known ways.
 	has := func(names ...string) bool {
 		for _, name := range names {
 			if !strings.Contains(*m.TileURL, "{"+name+"}") {
@@ -390,6 +395,7 @@ func (m *Basemap) check(field string) error {
 		}
 		return true
 	}
+	// Fill the placeholders in: what is left must be a URL.
 	plain := tilePlaceholder.ReplaceAllString(*m.TileURL, "0")
 	switch {
 	case refusedWebURL(plain) || len(*m.TileURL) > maxLookURL || strings.ContainsAny(plain, "{}"):
