@@ -89,7 +89,7 @@ func (a *api) starting() *gql.Starting {
 	if r == nil {
 		return nil
 	}
-	return &gql.Starting{Applied: r.Applied, Records: r.Records, RetryAfter: min(max(int(a.applier.left(r).Seconds()), 1), maxRetryAfter)}
+	return &gql.Starting{Applied: r.Applied, Records: r.Records, RetryAfter: min(max(int(a.applier.replayTimeLeft(r).Seconds()), 1), maxRetryAfter)}
 }
 
 // asOf is the receive time up to which what was received is applied.
@@ -240,7 +240,7 @@ func (s *scrape) Start(_, life context.Context) error {
 		MaxHeaderBytes:    16 << 10,
 	}
 	bounded := web.Bounded(s.server, sockets[0], maxScrapers, "metrics", s.metrics)
-	s.goes(life, "metrics", func(context.Context) error {
+	s.runPart(life, "metrics", func(context.Context) error {
 		if err := s.server.Serve(bounded); !errors.Is(err, http.ErrServerClosed) {
 			return err
 		}

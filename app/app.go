@@ -136,7 +136,7 @@ func New(cfg config.Config, opt Options) *Instance {
 	in.operator.reloads = in.reload
 	in.operator.setupLink = in.api.setupLink
 	in.operator.sources = in.transports.sources
-	b.closed = in.transports.shut
+	b.closed = in.transports.closedReasons
 	// Last: the functions of the memory accounts ask the components.
 	openAccounts(in)
 	return in

@@ -40,8 +40,8 @@ type applier struct {
 // steps that are small beside what senders are slowed by before the log is full.
 const checkpointsInLog = 8
 
-// unanswered keeps the dead letter of an answer of a device whose command was not there in time.
-func (a *applier) unanswered(tx store.Tx, d *store.DeadLetter, r *model.Response) error {
+// keepUnanswered keeps the dead letter of an answer of a device whose command was not there in time.
+func (a *applier) keepUnanswered(tx store.Tx, d *store.DeadLetter, r *model.Response) error {
 	return a.ingest.Unanswered(tx, d, r)
 }
 
@@ -71,7 +71,7 @@ func (a *applier) Start(ctx, life context.Context) error {
 	a.drain = actions.New(actions.Config{Settings: a.cfg.Connectors, LetterSettings: a.cfg.Limits.LetterSettings}, actions.Deps{
 		Store:      a.store.db.For(store.Applier),
 		Tenants:    a.entities.Govern,
-		Kinds:      append(a.entities.orderKinds(), actions.Answers(a.entities.Commands, a.unanswered)),
+		Kinds:      append(a.entities.orderKinds(), actions.Answers(a.entities.Commands, a.keepUnanswered)),
 		Logger:     a.log,
 		Registerer: a.metrics,
 	})
@@ -108,7 +108,7 @@ func (a *applier) Start(ctx, life context.Context) error {
 	a.entities.metadata.Store(a.ingest)
 	// Clock and listening time go on from the newest times of the log. Its end usually says them.
 	end, known := ingest.EndOf(a.spool.log)
-	a.goes(life, "applier", a.run)
+	a.runPart(life, "applier", a.run)
 	if !known {
 		// The end of the log does not say the time: the listeners wait until what it holds is applied.
 		if err := a.caughtUp(ctx); err != nil || ctx.Err() != nil {
@@ -120,19 +120,19 @@ func (a *applier) Start(ctx, life context.Context) error {
 	// From here on something is stamped that goes into the log.
 	a.spool.clock.Begin(max(end.Received, a.ingest.Received()))
 	// Only records of this start wait for its clock: a log that is full of older ones must not end that wait.
-	a.goes(life, "clock", a.afterReplay(a.spool.clock.Run))
-	a.goes(life, "timers", a.afterReplay(a.ingest.Waker(a.spool.links, a.spool.clock.Stamp).Run))
+	a.runPart(life, "clock", a.afterReplay(a.spool.clock.Run))
+	a.runPart(life, "timers", a.afterReplay(a.ingest.Waker(a.spool.links, a.spool.clock.Stamp).Run))
 	// Append the changes of an offline directory before the controller takes new ones, so that they stay in order.
 	if err := a.entities.control.Drain(ctx); err != nil {
 		return fmt.Errorf("changes that were made while nothing ran: %w", err)
 	}
 	// From here on changes reach the log as they are made.
-	a.goes(life, "controller", a.entities.control.Run)
-	a.goes(life, "actions", a.drain.Run)
+	a.runPart(life, "controller", a.entities.control.Run)
+	a.runPart(life, "actions", a.drain.Run)
 	// Capabilities see only complete results.
 	for _, c := range a.brought {
 		if c.Run != nil {
-			a.goes(life, c.Name, a.afterReplay(c.Run))
+			a.runPart(life, c.Name, a.afterReplay(c.Run))
 		}
 	}
 	return nil
@@ -161,7 +161,7 @@ func (a *applier) config(headBytes int64) ingest.ApplyConfig {
 func (a *applier) run(life context.Context) error {
 	err := a.ingest.Run(life)
 	first, _ := a.spool.log.Bounds()
-	return older(a.cfg.DataDir, err, a.ingest.Applied(), first)
+	return explainOlderStore(a.cfg.DataDir, err, a.ingest.Applied(), first)
 }
 
 // caughtUp waits until everything that was acknowledged before is applied.
@@ -216,8 +216,8 @@ func (a *applier) afterReplay(run func(context.Context) error) func(context.Cont
 	}
 }
 
-// left is how long the rest of a replay takes at its rate so far, 0 when that is not known.
-func (a *applier) left(r *ingest.Replay) time.Duration {
+// replayTimeLeft is how long the rest of a replay takes at its rate so far, 0 when that is not known.
+func (a *applier) replayTimeLeft(r *ingest.Replay) time.Duration {
 	if r.Applied == 0 {
 		return 0
 	}

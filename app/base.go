@@ -100,8 +100,8 @@ func newBase(cfg config.Config, opt Options) *base {
 // effective is the configuration that applies now: as it was at the start, with what reloads have changed.
 func (b *base) effective() *config.Config { return b.current.Load() }
 
-// goes runs a part in a goroutine of its own. Parts end with life; one that ends with an error stops the instance.
-func (b *base) goes(life context.Context, name string, run func(context.Context) error) {
+// runPart runs a part in a goroutine of its own. Parts end with life; one that ends with an error stops the instance.
+func (b *base) runPart(life context.Context, name string, run func(context.Context) error) {
 	b.running.Go(b.part(life, name, run))
 }
 
@@ -115,8 +115,8 @@ func (b *base) part(life context.Context, name string, run func(context.Context)
 
 func (b *base) fail(err error) { b.failOnce.Do(func() { b.failed <- err }) }
 
-// look returns what the system's clock says and the monotonic time since the start.
-func (b *base) look() (time.Time, time.Duration) {
+// readClock returns what the system's clock says and the monotonic time since the start.
+func (b *base) readClock() (time.Time, time.Duration) {
 	if b.opt.Now != nil {
 		return b.opt.Now()
 	}
@@ -125,7 +125,7 @@ func (b *base) look() (time.Time, time.Duration) {
 }
 
 func (b *base) elapsed() time.Duration {
-	_, d := b.look()
+	_, d := b.readClock()
 	return d
 }
 

@@ -240,7 +240,7 @@ func (in *Edge) open() error {
 	in.edge, err = edge.Open(cfg, edge.Deps{
 		Open:       in.openLog,
 		Dial:       dialOperators,
-		Now:        in.look,
+		Now:        in.readClock,
 		Boot:       in.boot,
 		Built:      build.Time(),
 		Machine:    machineOf(),
@@ -301,7 +301,7 @@ func (in *Edge) startSocket(ctx, life context.Context) error {
 		return err
 	}
 	in.listeners.opened(operate.SocketListener, path)
-	in.goes(life, "socket", func(context.Context) error { return serve() })
+	in.runPart(life, "socket", func(context.Context) error { return serve() })
 	return nil
 }
 
@@ -358,7 +358,7 @@ func (in *Edge) startTransports(life context.Context) error {
 	for _, s := range mqtt {
 		in.mqtt.Listen(s.Listener, broker.Listener{Name: s.About.Name, TLS: s.TLS, WebSocket: s.About.Protocol == mqttOverWebSocket})
 	}
-	in.goes(life, ingest.TransportMQTT, in.mqtt.Run)
+	in.runPart(life, ingest.TransportMQTT, in.mqtt.Run)
 	// HTTP ingest, when it has a listener.
 	sockets, err := in.base.open(in.certificate.pair, ingestListeners(in.cfg))
 	if err != nil || len(sockets) == 0 {
@@ -379,7 +379,7 @@ func (in *Edge) startTransports(life context.Context) error {
 	if err != nil {
 		return errors.Join(err, closeAll(sockets))
 	}
-	in.goes(life, ingest.TransportHTTP, in.http.Run)
+	in.runPart(life, ingest.TransportHTTP, in.http.Run)
 	return nil
 }
 

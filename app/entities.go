@@ -82,7 +82,7 @@ func (e *entities) Start(ctx, life context.Context) (err error) {
 		known:      e.knownStates,
 		deleted:    e.noteDeleted,
 		gone:       e.countGone,
-		look:       e.look,
+		look:       e.readClock,
 		plausible:  func() bool { return e.spool.clock.Doubt() == "" },
 		ordered:    e.wakeDrain,
 		connect:    e.guard.Client,
@@ -92,11 +92,11 @@ func (e *entities) Start(ctx, life context.Context) (err error) {
 	}); err != nil {
 		return err
 	}
-	e.goes(life, "auth", e.Auth.Run)
-	e.goes(life, "connectors", e.Connectors.Run)
-	e.goes(life, "notify", e.Notify.Run)
-	e.goes(life, "spare", e.keepSpare)
-	e.goes(life, "artifacts", e.Artifacts.Run)
+	e.runPart(life, "auth", e.Auth.Run)
+	e.runPart(life, "connectors", e.Connectors.Run)
+	e.runPart(life, "notify", e.Notify.Run)
+	e.runPart(life, "spare", e.keepSpare)
+	e.runPart(life, "artifacts", e.Artifacts.Run)
 	return nil
 }
 
@@ -266,7 +266,7 @@ type entityDeps struct {
 func newEntities(ctx context.Context, cfg config.Config, d entityDeps) (p entityParts, err error) {
 	// All parts write through this one writer, which refuses growth beyond the limits. Its closures read p.Govern, which
 	// is set below, before the first change.
-	bounded := bound(&d, func(tenant int64) int64 { return p.Govern.RegistryBytes(tenant) })
+	bounded := boundWriter(&d, func(tenant int64) int64 { return p.Govern.RegistryBytes(tenant) })
 	bounded.Gone = func(tenant int64) bool { return p.Govern.Deleted(tenant) }
 	p.writer = bounded
 	p.brought = d.brought
@@ -425,8 +425,8 @@ func newEntities(ctx context.Context, cfg config.Config, d entityDeps) (p entity
 // known is what the operations of a capability may ask.
 func (p *entityParts) known() Known { return Known{Catalog: p.Catalog, Registry: p.Registry} }
 
-// bound is the writer of all that changes entities: it alone lets their rows grow no further than they may.
-func bound(d *entityDeps, limit func(tenant int64) int64) *store.Bounded {
+// boundWriter is the writer of all that changes entities: it alone lets their rows grow no further than they may.
+func boundWriter(d *entityDeps, limit func(tenant int64) int64) *store.Bounded {
 	refused := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_registry_refused_changes_total",
 		Help: "Changes that were refused because of what they would have written, by cause (bytes of the tenant, disk, size of the change, rate of the tenant, memory for metadata)."}, []string{"cause"})
 	// Create every series at once, so that a rate over it begins at zero.

@@ -57,9 +57,9 @@ func (i *intake) Start(_, life context.Context) error {
 			Registry:     i.metrics,
 		})
 	// Counts of refusals travel in batches of the log. RunCounts makes one where no message does.
-	i.goes(life, "pressure", i.gauge.Run)
-	i.goes(life, "intake", i.into.Run)
-	i.goes(life, "transport counts", func(ctx context.Context) error { return i.into.RunCounts(ctx, countsInterval) })
+	i.runPart(life, "pressure", i.gauge.Run)
+	i.runPart(life, "intake", i.into.Run)
+	i.runPart(life, "transport counts", func(ctx context.Context) error { return i.into.RunCounts(ctx, countsInterval) })
 	return nil
 }
 

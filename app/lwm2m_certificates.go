@@ -102,7 +102,7 @@ func (c *certificates) made(ctx context.Context) (*certs.Pair, error) {
 		return nil, err
 	}
 	// A failure is only reported: handshakes do not need the file.
-	if err := c.show(kept.Cert); err != nil {
+	if err := c.writePublicFile(kept.Cert); err != nil {
 		c.data.log.Warn("the certificate of the LwM2M server could not be written for people to read", "file", certificateFile, "error", err)
 	}
 	return certs.Load(certs.Files{Cert: "cert", Key: "key"}, func(name string) ([]byte, error) {
@@ -137,8 +137,8 @@ func (c *certificates) make(ctx context.Context, kept *keptCertificate) error {
 	return c.data.db.Write(ctx, store.Durable, func(tx store.Tx) error { return store.SetMeta(tx, metaCertificate, sealed) })
 }
 
-// show writes the certificate beside the database: devices are given it as the one to trust. It holds no secret.
-func (c *certificates) show(text []byte) error {
+// writePublicFile writes the certificate beside the database: devices are given it as the one to trust. It holds no secret.
+func (c *certificates) writePublicFile(text []byte) error {
 	path := filepath.Join(c.data.cfg.DataDir, certificateFile)
 	// Do not touch a file that is right.
 	if b, err := smallfile.Read(path, maxCertificate); err == nil && bytes.Equal(b, text) {

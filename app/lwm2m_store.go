@@ -189,7 +189,7 @@ func (r *registrations) Restore(ctx context.Context, reserve uint64, to lwm2m.Re
 		return err
 	}
 	// Decide once for all sessions whether they belong to this directory.
-	good, err := r.settle(ctx, reserve)
+	good, err := r.settleSessions(ctx, reserve)
 	if err != nil {
 		return err
 	}
@@ -221,8 +221,8 @@ func (r *registrations) Restore(ctx context.Context, reserve uint64, to lwm2m.Re
 	return r.Save(ctx, false, &lwm2m.Changes{Ended: ended})
 }
 
-// settle raises the bounds of all sessions where they belong to this place, and removes them where they do not.
-func (r *registrations) settle(ctx context.Context, reserve uint64) (good bool, err error) {
+// settleSessions raises the bounds of all sessions where they belong to this place, and removes them where they do not.
+func (r *registrations) settleSessions(ctx context.Context, reserve uint64) (good bool, err error) {
 	p, before, err := r.find(ctx)
 	if err != nil {
 		return false, err
@@ -267,8 +267,8 @@ func (r *registrations) find(ctx context.Context) (p *place, mark string, err er
 	return p, mark, err
 }
 
-// here is the place in which sessions are stored from now on.
-func (r *registrations) here(ctx context.Context) (*place, error) {
+// currentPlace is the place in which sessions are stored from now on.
+func (r *registrations) currentPlace(ctx context.Context) (*place, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.place != nil {
@@ -296,7 +296,7 @@ func (r *registrations) Save(ctx context.Context, sync bool, c *lwm2m.Changes) e
 	var at *place
 	if len(c.Sessions) > 0 {
 		var err error
-		if at, err = r.here(ctx); err != nil {
+		if at, err = r.currentPlace(ctx); err != nil {
 			return err
 		}
 		for i := range c.Sessions {

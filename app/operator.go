@@ -78,7 +78,7 @@ func (o *operator) Start(ctx, life context.Context) error {
 		Clock:     o.spool.clock,
 		Effective: o.effective,
 		Disk:      o.entities.disk,
-		Look:      o.look,
+		Look:      o.readClock,
 		Log:       o.log,
 		Metrics:   o.metrics,
 	}
@@ -92,16 +92,16 @@ func (o *operator) Start(ctx, life context.Context) error {
 	look := o.asked.StartVitals(ctx)
 	// After a crash or a power cut the store is checked once.
 	if !o.spool.lastStop.Clean {
-		o.goes(life, "store check", o.applier.afterReplay(func(ctx context.Context) error { return keep.CheckStore(ctx, operate.StoreHint(o.cfg.DataDir)) }))
+		o.runPart(life, "store check", o.applier.afterReplay(func(ctx context.Context) error { return keep.CheckStore(ctx, operate.StoreHint(o.cfg.DataDir)) }))
 	}
 	// Jobs that read or remove results wait for the replay: before it the results lack what the log holds.
-	o.goes(life, "vitals", look)
-	o.goes(life, "backups", o.applier.afterReplay(o.asked.RunBackups))
-	o.goes(life, "retention", o.applier.afterReplay(o.retention.Run))
-	o.goes(life, "erase", o.applier.afterReplay(eraser.Run))
-	o.goes(life, "attribute keys", o.applier.afterReplay(o.entities.emptyKeys))
-	o.goes(life, "merge", o.applier.afterReplay(keep.Merge))
-	o.goes(life, "space", keep.Space)
+	o.runPart(life, "vitals", look)
+	o.runPart(life, "backups", o.applier.afterReplay(o.asked.RunBackups))
+	o.runPart(life, "retention", o.applier.afterReplay(o.retention.Run))
+	o.runPart(life, "erase", o.applier.afterReplay(eraser.Run))
+	o.runPart(life, "attribute keys", o.applier.afterReplay(o.entities.emptyKeys))
+	o.runPart(life, "merge", o.applier.afterReplay(keep.Merge))
+	o.runPart(life, "space", keep.Space)
 	return nil
 }
 
@@ -120,7 +120,7 @@ func (s *socket) Start(ctx, life context.Context) error {
 		return err
 	}
 	s.listeners.opened(operate.SocketListener, path)
-	s.goes(life, "socket", func(context.Context) error { return serve() })
+	s.runPart(life, "socket", func(context.Context) error { return serve() })
 	return nil
 }
 

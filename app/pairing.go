@@ -104,8 +104,8 @@ func (s *logStore) openLog(p *paired, o logOptions) (err error) {
 	return err
 }
 
-// lost is what a new life of the log lost, nil when nothing was.
-func (s *logStore) lost(p *paired) *ingest.LogGap {
+// findLoss is what a new life of the log lost, nil when nothing was.
+func (s *logStore) findLoss(p *paired) *ingest.LogGap {
 	// A copy lost nothing, and a store without a log had nothing to lose.
 	b := s.began
 	if b == nil || b.copied || !p.known {
@@ -127,9 +127,9 @@ func (s *logStore) lost(p *paired) *ingest.LogGap {
 func (s *logStore) pair(ctx context.Context, p *paired) error {
 	id := s.log.PairID()
 	epoch := s.log.Epoch()
-	s.gap, s.changes = s.lost(p), p.changes
+	s.gap, s.changes = s.findLoss(p), p.changes
 	if s.gap == nil {
-		return errors.Join(s.tie(ctx, p, id, epoch), s.knownGap(ctx, p))
+		return errors.Join(s.storePairing(ctx, p, id, epoch), s.knownGap(ctx, p))
 	}
 	return s.store.db.Write(ctx, store.Durable, func(tx store.Tx) error {
 		// The loss and the new epoch are one transaction: neither is stored without the other.
@@ -145,8 +145,8 @@ func (s *logStore) pair(ctx context.Context, p *paired) error {
 	})
 }
 
-// tie notes which log the results follow from.
-func (s *logStore) tie(ctx context.Context, p *paired, id [16]byte, epoch uint32) error {
+// storePairing notes which log the results follow from.
+func (s *logStore) storePairing(ctx context.Context, p *paired, id [16]byte, epoch uint32) error {
 	if p.known && epoch == p.epoch {
 		return nil
 	}
@@ -173,9 +173,9 @@ func (s *logStore) knownGap(ctx context.Context, p *paired) error {
 	})
 }
 
-// older adds what to do about a database that is older than its log. Where the log begins after the next record that the results
+// explainOlderStore adds what to do about a database that is older than its log. Where the log begins after the next record that the results
 // need, a file of it may be missing instead: an empty one of its name lets the start name it as lost and read the others.
-func older(dir string, err error, checkpoint, first model.Offset) error {
+func explainOlderStore(dir string, err error, checkpoint, first model.Offset) error {
 	if !errors.Is(err, ingest.ErrStoreOlder) {
 		return err
 	}

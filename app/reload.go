@@ -38,7 +38,7 @@ func newReload(b *base, in *Instance) *reload {
 // Start listens for what asks for a reload besides the operator's verb.
 func (r *reload) Start(_, life context.Context) error {
 	if r.opt.Source != nil {
-		r.goes(life, "reload", r.run)
+		r.runPart(life, "reload", r.run)
 	}
 	return nil
 }
@@ -85,7 +85,7 @@ func (r *reload) plan(by string) (*operate.ReloadReport, *config.Config) {
 	}
 	// What a reload would apply must be valid together with what waits for a restart.
 	next := config.Take(r.effective(), read.Config)
-	if rep.Problems = r.unfit(next); rep.Problems != nil {
+	if rep.Problems = r.checkApplicable(next); rep.Problems != nil {
 		return rep, nil
 	}
 	rep.Outcome, rep.Warnings = operate.ReloadUnchanged, read.Config.Warnings()
@@ -102,9 +102,9 @@ func (r *reload) plan(by string) (*operate.ReloadReport, *config.Config) {
 	return rep, next
 }
 
-// unfit is why a configuration cannot be applied although each of its keys may be as it is: what was taken must go together
+// checkApplicable returns why a configuration cannot be applied although each of its keys may be as it is: what was taken must go together
 // with what waits for a restart.
-func (r *reload) unfit(next *config.Config) config.Problems {
+func (r *reload) checkApplicable(next *config.Config) config.Problems {
 	if ps := next.Check(); ps != nil {
 		return ps
 	}
@@ -121,7 +121,7 @@ func (r *reload) unfit(next *config.Config) config.Problems {
 func (r *reload) Reload(by string) *operate.ReloadReport {
 	r.one.Lock()
 	defer r.one.Unlock()
-	_ = r.in.certificate.look(true) // it has reported, and the plan says it again where the files are wrong
+	_ = r.in.certificate.checkFiles(true) // it has reported, and the plan says it again where the files are wrong
 	// Nothing is applied unless the whole configuration is valid.
 	rep, next := r.plan(by)
 	if next != nil {

@@ -37,7 +37,7 @@ func (s setupSteps) AddRule(ctx context.Context, tenant string, q web.SetupRule)
 			return err
 		}
 		patch := store.Patch{"deviceProfileToken": profile.Token, "name": nameOf(q), "definition": definition, "enabled": true}
-		if err := put(c.Context(), s.Registry.Rules, by, q.Token, patch); err != nil {
+		if err := createOrUpdate(c.Context(), s.Registry.Rules, by, q.Token, patch); err != nil {
 			return err
 		}
 		return s.publish(c.Context(), by, profile.Token)
@@ -107,8 +107,8 @@ func (s setupSteps) publish(ctx context.Context, by *model.Principal, profile st
 	return err
 }
 
-// put makes a row or changes the one that there is: the answer to the first try may have been lost.
-func put[T any](ctx context.Context, k *entity.Kind[T], by *model.Principal, token string, p store.Patch) error {
+// createOrUpdate makes a row or changes the one that there is: the answer to the first try may have been lost.
+func createOrUpdate[T any](ctx context.Context, k *entity.Kind[T], by *model.Principal, token string, p store.Patch) error {
 	have, err := k.ByToken(ctx, by, []string{token})
 	switch {
 	case err != nil:

@@ -50,8 +50,8 @@ func (t *transports) suspend(reason string) (resume func()) {
 	}
 }
 
-// shut is why all transports are closed, "" while they are open.
-func (t *transports) shut() string {
+// closedReasons says why all transports are closed, "" while they are open.
+func (t *transports) closedReasons() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var reasons []string

@@ -89,10 +89,10 @@ func (s *logStore) Start(ctx, _ context.Context) error {
 		return err
 	}
 	// Where there is an uplink, its reader shares the trims: before the first trim.
-	s.share()
+	s.shareTrims()
 	s.clock = ingest.NewClock(ingest.ClockConfig{
 		Boot:         s.boot,
-		Now:          s.look,
+		Now:          s.readClock,
 		Built:        build.Time(),
 		Synchronized: synchronized,
 		Log:          s.log,

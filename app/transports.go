@@ -142,18 +142,18 @@ type transports struct {
 // Start opens the ways in, last of all.
 func (t *transports) Start(ctx, life context.Context) error {
 	// Before the first connection: a credential that is revoked from now on must end its connections.
-	t.entities.verifier.OnInvalidate(t.drop)
+	t.entities.verifier.OnInvalidate(t.dropConnections)
 	for _, k := range t.kinds {
 		if err := t.start(life, k); err != nil {
 			return errors.Join(err, t.Stop(ctx))
 		}
 	}
-	t.goes(life, "commands", t.applier.afterReplay(t.entities.Commands.Run)) // every carrier is there
+	t.runPart(life, "commands", t.applier.afterReplay(t.entities.Commands.Run)) // every carrier is there
 	// Devices can be heard from here on, so their listening time runs.
 	t.spool.links.Open()
 	// The backstop judges by results, which must be complete.
 	t.backstop = t.newBackstop()
-	t.goes(life, "presence backstop", t.applier.afterReplay(t.backstop.Run))
+	t.runPart(life, "presence backstop", t.applier.afterReplay(t.backstop.Run))
 	t.report()
 	return nil
 }
@@ -232,7 +232,7 @@ func (t *transports) start(life context.Context, k Transport) error {
 	t.mu.Lock()
 	t.served = append(t.served, s)
 	t.mu.Unlock()
-	t.goes(life, k.Name, s.Run)
+	t.runPart(life, k.Name, s.Run)
 	return nil
 }
 
@@ -265,8 +265,8 @@ func (t *transports) all() []Served {
 	return slices.Clone(t.served)
 }
 
-// drop ends the connections that what was invalidated has let in.
-func (t *transports) drop(f auth.Invalidation) {
+// dropConnections ends the connections that what was invalidated has let in.
+func (t *transports) dropConnections(f auth.Invalidation) {
 	for _, s := range t.all() {
 		s.Drop(func(b model.Binding) bool {
 			return f.CredentialID != 0 && b.Credential == f.CredentialID || f.DeviceID != 0 && b.DeviceID == f.DeviceID ||

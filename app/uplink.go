@@ -51,8 +51,8 @@ type uplink struct {
 	running  sync.WaitGroup
 }
 
-// share divides the trims of the log where there is an uplink.
-func (s *logStore) share() {
+// shareTrims divides the trims of the log where there is an uplink.
+func (s *logStore) shareTrims() {
 	if s.cfg.Edge.Uplink.BrokerURL == "" {
 		return
 	}
@@ -83,7 +83,7 @@ func (u *uplink) Start(_, _ context.Context) error {
 	u.edge, err = edge.Open(cfg, edge.Deps{
 		Open:       func(edge.OpenLog) (spool.Log, *edge.Began, error) { return u.spool.trims.Share(uplinkTrims), nil, nil },
 		Dial:       dialOperators,
-		Now:        u.look,
+		Now:        u.readClock,
 		Boot:       u.boot,
 		Built:      build.Time(),
 		Machine:    machineOf(),

@@ -27,7 +27,7 @@ func (r *reload) run(ctx context.Context) error {
 			r.Reload("SIGHUP")
 		case <-ticks:
 			w.look()
-			_ = r.in.certificate.look(false) // it has reported
+			_ = r.in.certificate.checkFiles(false) // it has reported
 		}
 	}
 }

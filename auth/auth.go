@@ -284,26 +284,26 @@ func newEmail(field, email string) (string, error) {
 		return "", err
 	}
 	// An invisible character would make two addresses look the same.
-	if at := strings.IndexFunc(e, unseen); at >= 0 {
+	if at := strings.IndexFunc(e, isInvisible); at >= 0 {
 		r, _ := utf8.DecodeRuneInString(e[at:])
 		return "", model.Invalid(field, "the character U+%04X is not allowed in an email address", r)
 	}
 	// Parts by themselves: a domain may use another alphabet than the name.
 	for part := range strings.FieldsFuncSeq(e, func(r rune) bool { return r == '@' || r == '.' }) {
-		if mixed(part) {
+		if mixesAlphabets(part) {
 			return "", model.Invalid(field, "%q mixes letters of several alphabets that look alike", part)
 		}
 	}
 	return e, nil
 }
 
-// unseen reports what does not show as a character of its own: of a text outside of ASCII only letters, their marks and digits do.
-func unseen(r rune) bool {
+// isInvisible reports what does not show as a character of its own: of a text outside of ASCII only letters, their marks and digits do.
+func isInvisible(r rune) bool {
 	return r > 0x7f && !unicode.IsLetter(r) && !unicode.IsMark(r) && !unicode.IsDigit(r)
 }
 
-// mixed reports whether a text has letters of two of the alphabets whose letters look like one another's.
-func mixed(text string) bool {
+// mixesAlphabets reports whether a text has letters of two of the alphabets whose letters look like one another's.
+func mixesAlphabets(text string) bool {
 	found := map[*unicode.RangeTable]bool{}
 	for _, r := range text {
 		for _, alphabet := range []*unicode.RangeTable{unicode.Latin, unicode.Cyrillic, unicode.Greek, unicode.Armenian, unicode.Cherokee} {

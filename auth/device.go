@@ -277,7 +277,7 @@ func (v *Verifier) key(ctx context.Context, identity string, find func() (KeyRow
 	if err != nil {
 		return Proof{}, nil, fmt.Errorf("auth: reading a pre-shared key: %w", err)
 	}
-	p, err := v.shaken(ctx, row, epoch)
+	p, err := v.proveHandshake(ctx, row, epoch)
 	return p, row.Key, err
 }
 
@@ -298,11 +298,11 @@ func (v *Verifier) certificate(ctx context.Context, fingerprint string) (Proof, 
 	if err != nil {
 		return Proof{}, fmt.Errorf("auth: reading the credential of a certificate: %w", err)
 	}
-	return v.shaken(ctx, row, epoch)
+	return v.proveHandshake(ctx, row, epoch)
 }
 
-// shaken is what a credential proves that a handshake has shown.
-func (v *Verifier) shaken(ctx context.Context, row KeyRow, epoch uint64) (Proof, error) {
+// proveHandshake is what a credential proves that a handshake has shown.
+func (v *Verifier) proveHandshake(ctx context.Context, row KeyRow, epoch uint64) (Proof, error) {
 	// The handshake has proven the key: what is left is whether it may be used now.
 	tenant := v.cfg.Tenants.TokenOf(row.TenantID)
 	id, enabled, _ := v.cfg.Tenants.Lookup(tenant)

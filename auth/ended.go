@@ -91,7 +91,7 @@ func (a *Auth) SignOut(ctx context.Context, refreshToken, identityToken string) 
 	}
 	// End the session on disk first: it must not come back after a restart.
 	there := false
-	err = a.writer.Mutate(ctx, proven(c.Subject), func(ch *store.Change) error {
+	err = a.writer.Mutate(ctx, provenPrincipal(c.Subject), func(ch *store.Change) error {
 		s, err := store.RefreshSessionOf(ch, family)
 		if err != nil || s == nil {
 			return err

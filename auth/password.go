@@ -95,13 +95,13 @@ func parsePHC(s string) (phc, error) {
 	if h.key, err = base64.RawStdEncoding.Strict().DecodeString(parts[5]); err != nil {
 		return h, errHash
 	}
-	if !h.sane() || h.String() != s {
+	if !h.isSane() || h.String() != s {
 		return h, errHash
 	}
 	return h, nil
 }
 
-func (h phc) sane() bool {
+func (h phc) isSane() bool {
 	return h.MemoryKiB >= 8*uint32(h.Lanes) && h.MemoryKiB <= 256*1024 && h.Passes >= 1 && h.Passes <= 16 &&
 		h.Lanes >= 1 && h.Lanes <= 16 && len(h.salt) >= 8 && len(h.salt) <= 64 && len(h.key) >= 16 && len(h.key) <= 64
 }

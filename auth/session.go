@@ -68,7 +68,7 @@ func (a *Auth) SelectTenant(ctx context.Context, identityToken, tenant string) (
 			return errCredentials()
 		}
 		s := store.RefreshSession{Family: newID(), Turn: 1, Identity: p.id, Tenant: id}
-		if pr, err = a.turn(p, grants, tenant, &s); err != nil {
+		if pr, err = a.mintTurn(p, grants, tenant, &s); err != nil {
 			return err
 		}
 		// At the maximum the session that was refreshed longest ago makes room.
@@ -101,7 +101,7 @@ func (a *Auth) refresh(ctx context.Context, refreshToken string) (outcome string
 		return "refused", nil, errBadToken()
 	}
 	var pr *pair
-	err = a.writer.Mutate(ctx, proven(c.Subject), func(ch *store.Change) error {
+	err = a.writer.Mutate(ctx, provenPrincipal(c.Subject), func(ch *store.Change) error {
 		outcome, pr, err = a.nextTurn(ch, c, family, turn)
 		return err
 	})
@@ -151,7 +151,7 @@ func (a *Auth) nextTurn(ch *store.Change, c *claims, family string, turn int64) 
 	}
 	// The token is consumed by the commit.
 	s.Turn++
-	if pr, err = a.turn(p, grants, c.Tenant, s); err != nil {
+	if pr, err = a.mintTurn(p, grants, c.Tenant, s); err != nil {
 		return "", nil, err
 	}
 	if err := store.SaveRefreshTurn(ch, s); err != nil {
@@ -161,8 +161,8 @@ func (a *Auth) nextTurn(ch *store.Change, c *claims, family string, turn int64) 
 		Label: p.email})
 }
 
-// turn makes the claims of a turn and puts them on the session.
-func (a *Auth) turn(p *person, grants map[int64]grant, tenant string, s *store.RefreshSession) (*pair, error) {
+// mintTurn makes the claims of a turn and puts them on the session.
+func (a *Auth) mintTurn(p *person, grants map[int64]grant, tenant string, s *store.RefreshSession) (*pair, error) {
 	// Issued after the newest revocation in the tenant, or it would not count.
 	access := a.base(KindAccess, p.email, a.live.Load().AccessTokenTTL, a.tenants.NotBefore(tenant))
 	access.ID = sessionToken(s.Family, s.Turn)

@@ -146,7 +146,7 @@ func (a *Auth) checkSecret(ctx context.Context, t attempt, row secretRow, passwo
 func (a *Auth) admit(ctx context.Context, t attempt, row secretRow, renewed string) (*SignIn, error) {
 	var c *claims
 	in := &SignIn{}
-	err := a.writer.Mutate(ctx, proven(t.email), func(ch *store.Change) error {
+	err := a.writer.Mutate(ctx, provenPrincipal(t.email), func(ch *store.Change) error {
 		// Read again in the transaction: the person may have changed while the hash ran.
 		p, grants, err := loadPerson(ch, t.email)
 		if err != nil {
@@ -179,8 +179,8 @@ func (a *Auth) admit(ctx context.Context, t attempt, row secretRow, renewed stri
 	return in, err
 }
 
-// proven is the principal of a person whose credential has just been verified.
-func proven(email string) *model.Principal {
+// provenPrincipal is the principal of a person whose credential has just been verified.
+func provenPrincipal(email string) *model.Principal {
 	return &model.Principal{Kind: model.IdentityCaller, Subject: email}
 }
 
@@ -287,7 +287,7 @@ func (j *failureJournal) write(ctx context.Context, a *Auth, label string) error
 		return nil
 	}
 	return a.store.Write(ctx, store.Results, func(tx store.Tx) error {
-		ch := &store.Change{Tx: tx, By: proven(label), At: model.MicrosOf(a.now())}
+		ch := &store.Change{Tx: tx, By: provenPrincipal(label), At: model.MicrosOf(a.now())}
 		return ch.Audit(store.AuditEvent{Category: store.AuditAuth, Operation: store.AuditLoginFailed, Label: label, Rows: n - 1})
 	})
 }

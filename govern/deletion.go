@@ -52,13 +52,13 @@ func (g *Govern) DeleteTenant(ctx context.Context, by *model.Principal, token st
 			return model.InUse("tenant", token, "membership")
 		}
 		deleted = true
-		return g.cut(c, t)
+		return g.endAccess(c, t)
 	})
 	return deleted && err == nil, err
 }
 
-// cut ends all access to a tenant. What it is called goes at once, the rest of its row with the last of the erase.
-func (g *Govern) cut(c *store.Change, t *Tenant) error {
+// endAccess ends all access to a tenant. What it is called goes at once, the rest of its row with the last of the erase.
+func (g *Govern) endAccess(c *store.Change, t *Tenant) error {
 	// From the record of this change on messages of its devices are dead letters.
 	old := *t
 	t.Enabled = false

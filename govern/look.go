@@ -144,7 +144,7 @@ func normalLook(v any) (string, error) {
 }
 
 func brandingOf(field, text string) (b Branding, err error) {
-	if err = strict(field, text, &b); err == nil && b.Logo != nil {
+	if err = decodeStrict(field, text, &b); err == nil && b.Logo != nil {
 		err = model.Invalid(field, "logo stands beside the branding")
 	}
 	if err == nil {
@@ -154,7 +154,7 @@ func brandingOf(field, text string) (b Branding, err error) {
 }
 
 func basemapOf(field, text string) (m Basemap, err error) {
-	if err = strict(field, text, &m); err == nil {
+	if err = decodeStrict(field, text, &m); err == nil {
 		err = m.check(field)
 	}
 	return m, err
@@ -307,7 +307,7 @@ func checkLocale(value string) error {
 // checkBrandingDefault and checkBasemapDefault refuse settings that are no defaults.
 func checkBrandingDefault(value string) error {
 	var b Branding
-	if err := strict("value", value, &b); err != nil {
+	if err := decodeStrict("value", value, &b); err != nil {
 		return err
 	}
 	if b.Logo != nil {
@@ -320,14 +320,14 @@ func checkBrandingDefault(value string) error {
 
 func checkBasemapDefault(value string) error {
 	var m Basemap
-	if err := strict("value", value, &m); err != nil {
+	if err := decodeStrict("value", value, &m); err != nil {
 		return err
 	}
 	return m.check("value")
 }
 
-// strict reads a JSON object without unknown members.
-func strict(field, value string, into any) error {
+// decodeStrict reads a JSON object without unknown members.
+func decodeStrict(field, value string, into any) error {
 	d := json.NewDecoder(strings.NewReader(value))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil || !strings.HasPrefix(strings.TrimSpace(value), "{") {

@@ -301,7 +301,7 @@ func (a *Applier) next(ctx context.Context, r *logReader) (*spool.Batch, error) 
 func (a *Applier) skip(ctx context.Context, g *LogGap) error {
 	fresh := false
 	now := a.Received()
-	loss := store.LogLoss{At: a.noticed().Micros(), First: g.First, Last: g.Last, Why: g.Why}
+	loss := store.LogLoss{At: a.gapTime().Micros(), First: g.First, Last: g.Last, Why: g.Why}
 	// Note the loss durably before anything after it is applied.
 	err := a.retry.until(ctx, "what was lost of the log cannot be noted", func() error {
 		return a.deps.Store.Write(ctx, store.Durable, func(tx store.Tx) (err error) {
@@ -321,8 +321,8 @@ func (a *Applier) skip(ctx context.Context, g *LogGap) error {
 	return a.reloadMetadata(ctx, g.Last)
 }
 
-// noticed returns the time that a gap found now is noted with.
-func (a *Applier) noticed() model.Nanos {
+// gapTime returns the time that a gap found now is noted with.
+func (a *Applier) gapTime() model.Nanos {
 	if a.deps.Clock != nil {
 		return a.deps.Clock.Stamp().Wall
 	}
@@ -387,7 +387,7 @@ func (a *Applier) apply(ctx context.Context, b *spool.Batch) error {
 		a.results.ledger.addAll(meta.Counts)
 		for i := range b.Records { // what moved, moved in the process that received them
 			if kind, boot, _ := model.PeekRecord(b.Records[i].Data); kind != 0 && kind != model.KindTimeMap {
-				a.boots(boot)
+				a.noteBoot(boot)
 				break
 			}
 		}
@@ -417,7 +417,7 @@ func (a *Applier) apply(ctx context.Context, b *spool.Batch) error {
 			return fmt.Errorf("record at %d: %w", off, err)
 		}
 		// Commit a part of a large batch, so that edges and readings do not wait for the rest of it.
-		if a.full() && off < b.Last() {
+		if a.isCommitDue() && off < b.Last() {
 			if err := a.commit(ctx, off); err != nil {
 				return err
 			}
@@ -432,8 +432,8 @@ func (a *Applier) apply(ctx context.Context, b *spool.Batch) error {
 	return nil
 }
 
-// full reports whether what was done of a batch is to be visible before the rest of it.
-func (a *Applier) full() bool {
+// isCommitDue reports whether what was done of a batch is to be visible before the rest of it.
+func (a *Applier) isCommitDue() bool {
 	edges := len(a.out.edges)
 	return edges >= maxPendingEdges || a.work.cost >= maxPendingCost || edges > 0 && a.work.cost >= maxEdgeCost
 }
@@ -482,7 +482,7 @@ func (a *Applier) record(ctx context.Context, stored *spool.Record, off model.Of
 	a.ahead = true
 	judged := a.results.rules.cost()
 	if r.Kind != model.KindTimeMap { // that may be of a former start
-		a.boots(r.Received.Boot)
+		a.noteBoot(r.Received.Boot)
 	}
 	// Timers that are due fire before the record is seen.
 	a.results.advance(a.event.At, a.out)
@@ -506,8 +506,8 @@ func (a *Applier) record(ctx context.Context, stored *spool.Record, off model.Of
 	return nil
 }
 
-// boots notes of which start the records are from here on.
-func (a *Applier) boots(boot uint64) {
+// noteBoot notes of which start the records are from here on.
+func (a *Applier) noteBoot(boot uint64) {
 	if boot != a.boot {
 		faults.Point("apply.boot")
 		a.boot = boot
@@ -578,7 +578,7 @@ func (a *Applier) cause(ctx context.Context, e *Event) error {
 	// Make the change in the transaction of what lies before the message.
 	a.out.Step(func(tx store.Tx) (err error) {
 		if made, logged, err = m.cause(tx, a.deps.Registrar, e); logged > 0 {
-			a.deps.Controller.undurable(logged) // before it is committed, and could be read
+			a.deps.Controller.noteUndurable(logged) // before it is committed, and could be read
 		}
 		return err
 	})
@@ -608,7 +608,7 @@ func (a *Applier) cause(ctx context.Context, e *Event) error {
 	}
 	// Resolve again: the change may have given the device other anchors.
 	e.Outcome, e.stored = store.OutcomeStored, true
-	a.resolver.refer(e, m.view.Resolve(e.Record.Tenant, e.Record.Device))
+	a.resolver.referTo(e, m.view.Resolve(e.Record.Tenant, e.Record.Device))
 	return m.number(ctx, e)
 }
 

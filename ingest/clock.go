@@ -90,7 +90,7 @@ func NewClock(cfg ClockConfig) *Clock {
 func (c *Clock) Begin(newest model.Nanos) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	wall, mono := c.look()
+	wall, mono := c.readClock()
 	// Stamps continue from the newest of the log, never before it.
 	c.floor, c.since, c.begun = max(c.floor, newest), mono, true
 	c.newest, c.at = max(c.newest, newest), mono
@@ -101,7 +101,7 @@ func (c *Clock) Begin(newest model.Nanos) {
 	}
 }
 
-func (c *Clock) look() (wall model.Nanos, mono int64) {
+func (c *Clock) readClock() (wall model.Nanos, mono int64) {
 	t, d := c.cfg.Now()
 	c.now = model.NanosOf(t)
 	return c.now, int64(d.Truncate(clockUnit))
@@ -124,7 +124,7 @@ func (c *Clock) built() model.Nanos {
 func (c *Clock) Stamp() model.Stamp {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	wall, mono := c.look()
+	wall, mono := c.readClock()
 	s := model.Stamp{Boot: c.cfg.Boot, Mono: mono}
 	switch {
 	case c.unset:
@@ -186,7 +186,7 @@ func (c *Clock) step(wall model.Nanos) {
 func (c *Clock) Doubt() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	wall, _ := c.look()
+	wall, _ := c.readClock()
 	switch {
 	case c.unset && wall < c.built():
 		return fmt.Sprintf("the clock says %s, and this program was made %s", stampText(wall), stampText(c.built()))
@@ -220,7 +220,7 @@ func (c *Clock) Run(ctx context.Context) error {
 // full to wait longer, the map says that the stamps hold as they were given out.
 func (c *Clock) Sample(ctx context.Context) error {
 	c.mu.Lock()
-	wall, mono := c.look()
+	wall, mono := c.readClock()
 	unset, known, plausible := c.unset, c.known, c.unset && c.plausible(wall)
 	c.mu.Unlock()
 	// Waiting for the clock ends when the log is nearly full: nothing is applied meanwhile.

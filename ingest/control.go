@@ -88,7 +88,7 @@ func (c *Controller) Drain(ctx context.Context) error {
 			return err
 		}
 		// The store must have the rows for good before the log has them.
-		if err := c.harden(ctx, rows); err != nil {
+		if err := c.makeDurable(ctx, rows); err != nil {
 			return err
 		}
 		for rest := rows; len(rest) > 0; {
@@ -107,9 +107,9 @@ func (c *Controller) Drain(ctx context.Context) error {
 	}
 }
 
-// harden makes rows durable that may not be so. The log must hold no change that a power cut takes back from the store: its sequence
+// makeDurable makes rows durable that may not be so. The log must hold no change that a power cut takes back from the store: its sequence
 // would be given to another change, and a start would find a log with a change that the store never numbered.
-func (c *Controller) harden(ctx context.Context, rows []model.Control) error {
+func (c *Controller) makeDurable(ctx context.Context, rows []model.Control) error {
 	if c.began && rows[0].Sequence > c.weak.Load() {
 		return nil
 	}
@@ -121,8 +121,8 @@ func (c *Controller) harden(ctx context.Context, rows []model.Control) error {
 	return err
 }
 
-// undurable notes that rows up to a sequence are about to be committed with results.
-func (c *Controller) undurable(sequence uint64) { c.weak.Store(sequence) }
+// noteUndurable notes that rows up to a sequence are about to be committed with results.
+func (c *Controller) noteUndurable(sequence uint64) { c.weak.Store(sequence) }
 
 // wholeSequences leaves out the parts at the end whose last part is not there. A sequence has fewer parts than are gathered.
 func wholeSequences(rows []model.Control) []model.Control {

@@ -285,7 +285,7 @@ func (in *Intake) Resend(ctx context.Context, d *store.DeadLetter) (Answer, erro
 		Verdict:    rec.Verdict,
 		Partial:    rec.Partial,
 		Bytes:      rec.Bytes,
-		Message:    again(rec, d),
+		Message:    messageToResend(rec, d),
 		Report:     rec.Report,
 		Response:   rec.Response,
 	}
@@ -300,9 +300,9 @@ func (in *Intake) Resend(ctx context.Context, d *store.DeadLetter) (Answer, erro
 	return <-answer, nil
 }
 
-// again is the message of a dead letter as it is sent again, nil when it holds none: a report that is applied twice sets the same, and a
+// messageToResend is the message of a dead letter as it is sent again, nil when it holds none: a report that is applied twice sets the same, and a
 // second answer to a command moves nothing.
-func again(rec *model.Record, d *store.DeadLetter) *model.Message {
+func messageToResend(rec *model.Record, d *store.DeadLetter) *model.Message {
 	if rec.Message == nil {
 		return nil
 	}
@@ -382,7 +382,7 @@ func (in *Intake) end(m *arrival, o Outcome, r Reason, text string) {
 	in.show(m, counted, text)
 	// Time of the tenant's devices stands still: what they could not say is not their silence.
 	if r == ReasonCeiling || r == ReasonBackpressure || r == ReasonUnavailable {
-		in.unheard(m)
+		in.noteUnheard(m)
 	}
 	switch {
 	case r == ReasonCeiling || r == ReasonUnauthenticated || r == ReasonBusy:

@@ -187,7 +187,7 @@ func (in *Intake) vouch(ctx context.Context, m *arrival, ev *Decoded) error {
 // nothing was stored.
 func (in *Intake) unjudged(m *arrival, err error) {
 	if errors.Is(err, ErrSpent) {
-		in.over(m, ReasonUnauthenticated)
+		in.rejectOverCeiling(m, ReasonUnauthenticated)
 		return
 	}
 	// Refused even where the transport cannot say so: the sender must resend.

@@ -79,7 +79,7 @@ func (p *deadLetterProjection) Record(_ context.Context, e *Event, out *Effects)
 func (p *deadLetterProjection) keep(d *store.DeadLetter, out *Effects) {
 	d.Bytes = int64(len(d.Record)+len(d.Detail)+len(d.Summary)) + 128
 	// Decide outside of the transaction, which may run twice.
-	trim := !d.Unauthenticated && p.crowded(d)
+	trim := !d.Unauthenticated && p.isTrimDue(d)
 	out.Step(func(tx store.Tx) error { return p.add(tx, d, trim) })
 }
 
@@ -124,12 +124,12 @@ func (a *Applier) Unanswered(tx store.Tx, d *store.DeadLetter, r *model.Response
 func (p *deadLetterProjection) addUnanswered(tx store.Tx, d *store.DeadLetter, r *model.Response) error {
 	d.Kind, d.Detail = store.DeadLetterResponse, describeResponse(r)
 	d.Bytes = int64(len(d.Detail)+len(d.Summary)) + 128
-	return p.add(tx, d, p.crowded(d))
+	return p.add(tx, d, p.isTrimDue(d))
 }
 
-// crowded reports whether it is time to look at how many dead letters a tenant has: at the first one since the start, and
+// isTrimDue reports whether it is time to look at how many dead letters a tenant has: at the first one since the start, and
 // after each hundredth of the bound, so that counting costs little and the bound is exceeded by little.
-func (p *deadLetterProjection) crowded(d *store.DeadLetter) bool {
+func (p *deadLetterProjection) isTrimDue(d *store.DeadLetter) bool {
 	bound := p.bound
 	if bound.Rows <= 0 || bound.Bytes <= 0 {
 		return false

@@ -173,7 +173,7 @@ func (p *ruleProjection) Load(tx store.Tx, at Checkpoint) error {
 func (p *ruleProjection) Advance(at rules.Position, out *Effects) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.begins(out)
+	p.setEffects(out)
 	before := len(out.edges)
 	if p.engine.Advance(at, p.emit); len(out.edges) > before {
 		faults.Point("timer.fired")
@@ -252,7 +252,7 @@ func (p *ruleProjection) Record(_ context.Context, e *Event, out *Effects) error
 	case e.Change != nil:
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.begins(out)
+		p.setEffects(out)
 		p.change(e.At, e.Change)
 	}
 	return nil
@@ -262,7 +262,7 @@ func (p *ruleProjection) Record(_ context.Context, e *Event, out *Effects) error
 func (p *ruleProjection) begin(e *Event, out *Effects, kind rules.InputKind) {
 	// The caller unlocks, after the rules have judged.
 	p.mu.Lock()
-	p.begins(out)
+	p.setEffects(out)
 	p.input = rules.Input{
 		Position: e.At,
 		Kind:     kind,
@@ -287,7 +287,7 @@ func (p *ruleProjection) judgedAtSite(e *Event) bool {
 func (p *ruleProjection) firing(e *Event, out *Effects) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.begins(out)
+	p.setEffects(out)
 	// The site may have judged by a profile or a rule that this instance does not have any more.
 	taken := e.profile != nil && e.profile.Token == e.Record.Firing.Profile &&
 		p.engine.Foreign(e.At, rules.ProfileKey{Tenant: e.TenantID, Profile: e.ProfileID}, rules.Device{ID: e.DeviceID, Type: e.DeviceType, Token: e.Record.Device}, e.Record.Firing, p.emit)
@@ -531,7 +531,7 @@ func (p *ruleProjection) settled(at rules.Position, out *Effects) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.begins(out)
+	p.setEffects(out)
 	p.follow().Settled(at)
 }
 
@@ -539,7 +539,7 @@ func (p *ruleProjection) settled(at rules.Position, out *Effects) {
 func (p *ruleProjection) reloaded(at rules.Position, out *Effects) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.begins(out)
+	p.setEffects(out)
 	p.follow().Reload(at)
 }
 
@@ -553,7 +553,7 @@ func (p *ruleProjection) follow() *Following {
 func (p *ruleProjection) RemoveDevice(_ context.Context, e *Event, out *Effects) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.begins(out)
+	p.setEffects(out)
 	// Edges that resolve come first, then alarms of the device go as a whole.
 	p.engine.RemoveDevice(e.At, e.DeviceID, p.emit)
 	if p.alarms != nil {
@@ -865,8 +865,8 @@ func (a *acts) write(tx store.Tx) error {
 	return err
 }
 
-// begins says where the edges of what comes next go.
-func (p *ruleProjection) begins(out *Effects) {
+// setEffects says where the edges of what comes next go.
+func (p *ruleProjection) setEffects(out *Effects) {
 	p.out, out.acts.alarms = out, p.alarms
 }
 

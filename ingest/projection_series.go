@@ -203,8 +203,8 @@ func (p *eventProjection) answer(e *Event, out *Effects) {
 			Token:    row.Response.Command,
 			Nonce:    row.Response.Nonce,
 			Success:  row.Response.Success,
-			Payload:  given(row.Response.Payload),
-			Error:    given(row.Response.Error),
+			Payload:  textOrNil(row.Response.Payload),
+			Error:    textOrNil(row.Response.Error),
 			At:       r.Received.Wall,
 		})
 		if err != nil {
@@ -212,7 +212,7 @@ func (p *eventProjection) answer(e *Event, out *Effects) {
 		}
 		switch did {
 		case command.NoSuch:
-			return p.again(tx, row, r, at)
+			return p.retryAnswer(tx, row, r, at)
 		case command.BadNonce:
 			return p.dead.unanswered(tx, r, at, ReasonUnprocessable, "the dispatchNonce is missing, or is of no dispatch of the command that may still be answered")
 		}
@@ -220,8 +220,8 @@ func (p *eventProjection) answer(e *Event, out *Effects) {
 	})
 }
 
-// again orders that an answer is tried again whose command is not there: it may be that of a commit that a power cut took back, or come later.
-func (p *eventProjection) again(tx store.Tx, row *store.EventRow, r *model.Record, at rules.Position) error {
+// retryAnswer orders that an answer is tried again whose command is not there: it may be that of a commit that a power cut took back, or come later.
+func (p *eventProjection) retryAnswer(tx store.Tx, row *store.EventRow, r *model.Record, at rules.Position) error {
 	key := fmt.Sprintf("%s/%d/%d", outbox.Answer, at.Epoch, at.Offset)
 	body, err := json.Marshal(model.Dispatch{
 		Kind:     outbox.Answer,
@@ -258,8 +258,8 @@ func (p *eventProjection) again(tx store.Tx, row *store.EventRow, r *model.Recor
 	})
 }
 
-// given is a text that may be absent.
-func given(text string) *string {
+// textOrNil is a text that may be absent.
+func textOrNil(text string) *string {
 	if text == "" {
 		return nil
 	}

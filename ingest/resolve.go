@@ -66,7 +66,7 @@ func (s *resolver) message(ctx context.Context, e *Event) error {
 	default:
 		e.Outcome, e.stored = store.OutcomeStored, true
 		if e.outside {
-			e.mark()
+			e.markOutOfRange()
 		}
 		return s.results.metadata.number(ctx, e)
 	}
@@ -79,7 +79,7 @@ func (s *resolver) presence(ctx context.Context, e *Event) (err error) {
 	if what.Device.ID == 0 || e.Record.DeviceID != 0 && e.Record.DeviceID != what.Device.ID {
 		return nil
 	}
-	s.refer(e, what)
+	s.referTo(e, what)
 	e.Transition, err = s.results.presence.transition(ctx, e)
 	return err
 }
@@ -95,13 +95,13 @@ func (s *resolver) firing(e *Event) bool {
 		s.metrics.firings.WithLabelValues("unknown-device").Inc()
 		return false
 	}
-	s.refer(e, what)
+	s.referTo(e, what)
 	s.metrics.firings.WithLabelValues("taken").Inc()
 	return true
 }
 
-// refer notes what the record's names mean.
-func (s *resolver) refer(e *Event, what view.Resolved) {
+// referTo notes what the record's names mean.
+func (s *resolver) referTo(e *Event, what view.Resolved) {
 	e.TenantID = what.Tenant.ID
 	e.DeviceID = what.Device.ID
 	e.DeviceType = what.Device.Type
@@ -125,7 +125,7 @@ func (s *resolver) check(e *Event) (Reason, string) {
 	case r.DeviceID != 0 && r.DeviceID != what.Device.ID:
 		return ReasonBadCredential, "the credential belongs to a removed device of that name"
 	}
-	s.refer(e, what)
+	s.referTo(e, what)
 	if r.Kind == model.KindDeviceReport {
 		return ReasonNone, ""
 	}
@@ -136,7 +136,7 @@ func (s *resolver) check(e *Event) (Reason, string) {
 	if r.Message == nil {
 		return ReasonNone, ""
 	}
-	if why := e.unfit(); why != "" {
+	if why := e.checkValues(); why != "" {
 		return ReasonInvalidValue, why
 	}
 	return ReasonNone, ""
@@ -224,9 +224,9 @@ func (s *resolver) at(r *model.Record, own model.EntryTime) (_ model.Micros, ok 
 // maxWhole is where whole numbers as 64-bit floats begin to stand for their neighbours, too.
 const maxWhole = 1 << 53
 
-// unfit checks the values of declared metrics against the active profile version; one that is refused refuses the event. It
+// checkValues checks the values of declared metrics against the active profile version; one that is refused refuses the event. It
 // notes whether one is outside its range that is not refused.
-func (e *Event) unfit() string {
+func (e *Event) checkValues() string {
 	if e.profile == nil {
 		return ""
 	}
@@ -280,9 +280,9 @@ func (e *Event) rename() {
 	}
 }
 
-// mark marks the readings of a stored message that are outside their range, in a copy: the record of the log is shared, and a
+// markOutOfRange marks the readings of a stored message that are outside their range, in a copy: the record of the log is shared, and a
 // dead letter keeps what was sent.
-func (e *Event) mark() {
+func (e *Event) markOutOfRange() {
 	rec, m := *e.Record, *e.Record.Message
 	m.Measurements, rec.Message = slices.Clone(m.Measurements), &m
 	for i := range m.Measurements {

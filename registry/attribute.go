@@ -241,7 +241,7 @@ func (q *AttributeRef) filters(id int64) []store.Filter {
 }
 
 // put writes an attribute of the entity with a row id. It is the one place where attributes get values;
-// takeAttribute is the one where they go.
+// take is the one where they go.
 func (as *Attributes) put(c *store.Change, id int64, q AttributeSet) (*Attribute, error) {
 	a, err := as.rows.First(c, c.By.TenantID, q.filters(id)...)
 	if err != nil {

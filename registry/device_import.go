@@ -99,7 +99,7 @@ func (im *importing) prepare(ctx context.Context, by *model.Principal) error {
 		} else {
 			im.credentials[i], err = im.ds.credentials.prepareGiven(ctx, by, device, e.Credential)
 		}
-		if err != nil && !im.noted(&im.early, i, err) {
+		if err != nil && !im.noteRefusal(&im.early, i, err) {
 			return err
 		}
 	}
@@ -136,7 +136,7 @@ func (im *importing) make(c *store.Change) error {
 		bad[p.Entry] = true
 	}
 	for i := range im.Entries {
-		if err := im.one(c, i, taken[i], bad[i]); err != nil {
+		if err := im.makeEntry(c, i, taken[i], bad[i]); err != nil {
 			return err
 		}
 	}
@@ -160,9 +160,9 @@ func (ds *Devices) ensureType(c *store.Change, p store.Patch) (made bool, err er
 	return err == nil, err
 }
 
-// one makes an entry. What collides is left out of it and what is refused too, so that everything which is wrong with the
+// makeEntry makes an entry. What collides is left out of it and what is refused too, so that everything which is wrong with the
 // entry is found; an entry of which something was found is taken back with all others.
-func (im *importing) one(c *store.Change, i int, taken []string, bad bool) error {
+func (im *importing) makeEntry(c *store.Change, i int, taken []string, bad bool) error {
 	p := maps.Clone(im.Entries[i].Device)
 	for _, field := range taken {
 		delete(p, field)
@@ -183,7 +183,7 @@ func (im *importing) credential(c *store.Change, i int) error {
 	p := maps.Clone(im.credentials[i])
 	for range len(p) {
 		_, err := im.ds.credentials.Make(c, p)
-		if err == nil || !im.noted(&im.problems, i, err) {
+		if err == nil || !im.noteRefusal(&im.problems, i, err) {
 			return err
 		}
 		// Put something right in the place of what was refused, and look for the next problem.
@@ -214,7 +214,7 @@ func (im *importing) device(c *store.Change, i int, p store.Patch) (*Device, err
 		if err == nil {
 			return d, nil
 		}
-		if !im.noted(&im.problems, i, err) {
+		if !im.noteRefusal(&im.problems, i, err) {
 			return nil, err
 		}
 		// Leave out the field that was refused, and look for the next problem.
@@ -234,8 +234,8 @@ func (im *importing) device(c *store.Change, i int, p store.Patch) (*Device, err
 	return nil, nil
 }
 
-// noted notes a refusal of an entry; other errors are not for it.
-func (im *importing) noted(to *[]EntryProblem, i int, err error) bool {
+// noteRefusal notes a refusal of an entry; other errors are not for it.
+func (im *importing) noteRefusal(to *[]EntryProblem, i int, err error) bool {
 	e, ok := errors.AsType[*model.Error](err)
 	if !ok {
 		return false
@@ -286,14 +286,14 @@ func (im *importing) have(c *store.Change, field string, values []string) (map[s
 		ds, err := im.ds.Table.ByToken(c, c.By.TenantID, values)
 		return setOf(ds, func(d *Device) string { return d.Token }), err
 	case "externalId":
-		ds, err := im.ds.Table.By(c, c.By.TenantID, "external_id", anys(values)...)
+		ds, err := im.ds.Table.By(c, c.By.TenantID, "external_id", anySlice(values)...)
 		return setOf(ds, func(d *Device) string { return text(d.ExternalID) }), err
 	}
 	hashes := make([]string, len(values))
 	for i, v := range values {
 		_, hashes[i], _ = strings.Cut(v, " ")
 	}
-	cs, err := im.ds.credentials.Table.By(c, c.By.TenantID, "id_hash", anys(hashes)...)
+	cs, err := im.ds.credentials.Table.By(c, c.By.TenantID, "id_hash", anySlice(hashes)...)
 	return setOf(cs, func(d *DeviceCredential) string { return d.Type + " " + d.IDHash }), err
 }
 
@@ -333,7 +333,7 @@ func setOf[T any](rows []*T, key func(*T) string) map[string]bool {
 	return set
 }
 
-func anys(values []string) []any {
+func anySlice(values []string) []any {
 	out := make([]any, len(values))
 	for i, v := range values {
 		out[i] = v

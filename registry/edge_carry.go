@@ -145,7 +145,7 @@ func (es *Edges) Carried(ctx context.Context, edge model.Binding, install, machi
 			return err
 		}
 		for epoch, more := range numbers {
-			have[epoch] = merged(have[epoch], more)
+			have[epoch] = mergeNumbers(have[epoch], more)
 		}
 		// The oldest epochs go.
 		for len(have) > maxCarriedEpochs {
@@ -166,8 +166,8 @@ func (es *Edges) Carried(ctx context.Context, edge model.Binding, install, machi
 // it still has, which is recognised by its numbers.
 const maxCarriedEpochs = 16
 
-// merged are the numbers of two sets. Beyond the bound the lowest ranges are left out: what is said to be above has to be there.
-func merged(a, b ranges.Set) ranges.Set {
+// mergeNumbers are the numbers of two sets. Beyond the bound the lowest ranges are left out: what is said to be above has to be there.
+func mergeNumbers(a, b ranges.Set) ranges.Set {
 	out := ranges.Union(a, b)
 	if over := len(out) - edgewire.MaxRanges; over > 0 {
 		out = out[over:]

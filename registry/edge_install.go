@@ -105,7 +105,7 @@ func (es *Edges) Said(ctx context.Context, edge model.Binding, h *edgewire.Hello
 		if mine == nil {
 			mine = installOf(edge, h, now)
 			// A new one in place of another is worth a finding, unless it was asked to begin as another one.
-			if len(all) > 0 && !copied(all, now) {
+			if len(all) > 0 && !wasCopiedLately(all, now) {
 				mine.Replaced = now
 				noted = append(noted, EdgeReplaced)
 			}
@@ -113,7 +113,7 @@ func (es *Edges) Said(ctx context.Context, edge model.Binding, h *edgewire.Hello
 				last := all[len(all)-1]
 				all = all[:len(all)-1]
 				// One that is forgotten judges nothing any more.
-				if err := judges(c, last, nil); err != nil {
+				if err := setJudgedRules(c, last, nil); err != nil {
 					return err
 				}
 				if err := installs.Remove(c, last.DeviceID, last.ID); err != nil {
@@ -141,7 +141,7 @@ func (es *Edges) Said(ctx context.Context, edge model.Binding, h *edgewire.Hello
 		said := saidOf{*h, above.Fold(edgewire.MaxRanges)}
 		said.Nonce = ""
 		if h.Kind == edgewire.KindHello {
-			err = judges(c, mine, h.Runs)
+			err = setJudgedRules(c, mine, h.Runs)
 		} else {
 			said.Runs, err = runsOf(mine) // only a hello waits until it is in force
 		}
@@ -164,8 +164,8 @@ func (es *Edges) Said(ctx context.Context, edge model.Binding, h *edgewire.Hello
 	return w, nil
 }
 
-// judges makes known which rules an installation judges itself, from the offset of the change on, where that is not what it said before.
-func judges(c *store.Change, i *installs.Install, runs []edgewire.Runs) error {
+// setJudgedRules makes known which rules an installation judges itself, from the offset of the change on, where that is not what it said before.
+func setJudgedRules(c *store.Change, i *installs.Install, runs []edgewire.Runs) error {
 	before, err := runsOf(i)
 	if err != nil {
 		return err
@@ -198,7 +198,7 @@ func endJudging(c *store.Change, device int64) error {
 	all, err := installs.Of(c, device)
 	for _, i := range all {
 		if err == nil {
-			err = judges(c, i, nil)
+			err = setJudgedRules(c, i, nil)
 		}
 	}
 	return err
@@ -215,8 +215,8 @@ func renews(h *edgewire.Hello, mine *installs.Install, above ranges.Set) string 
 	return ""
 }
 
-// copied reports whether a copy of an installation was noticed lately.
-func copied(all []*installs.Install, now model.Micros) bool {
+// wasCopiedLately reports whether a copy of an installation was noticed lately.
+func wasCopiedLately(all []*installs.Install, now model.Micros) bool {
 	for _, i := range all {
 		if i.Copied != 0 && now.Time().Sub(i.Copied.Time()) < copiedLately {
 			return true

@@ -25,16 +25,16 @@ type ManagedTokens struct {
 func (r *Registry) Manage(c *store.Change, by string, tokens ManagedTokens) (released int, err error) {
 	for _, mark := range []func() (int, error){
 		func() (int, error) {
-			return manage(c, r.Types, by, tokens.Types, func(t *DeviceType) **string { return &t.ManagedBy })
+			return markManaged(c, r.Types, by, tokens.Types, func(t *DeviceType) **string { return &t.ManagedBy })
 		},
 		func() (int, error) {
-			return manage(c, r.Profiles.Kind, by, tokens.Profiles, func(p *DeviceProfile) **string { return &p.ManagedBy })
+			return markManaged(c, r.Profiles.Kind, by, tokens.Profiles, func(p *DeviceProfile) **string { return &p.ManagedBy })
 		},
 		func() (int, error) {
-			return manage(c, r.Devices.Kind, by, tokens.Devices, func(d *Device) **string { return &d.ManagedBy })
+			return markManaged(c, r.Devices.Kind, by, tokens.Devices, func(d *Device) **string { return &d.ManagedBy })
 		},
 		func() (int, error) {
-			return manage(c, r.GeoFences.Kind, by, tokens.Fences, func(f *GeoFence) **string { return &f.ManagedBy })
+			return markManaged(c, r.GeoFences.Kind, by, tokens.Fences, func(f *GeoFence) **string { return &f.ManagedBy })
 		},
 	} {
 		n, err := mark()
@@ -49,7 +49,7 @@ func (r *Registry) Manage(c *store.Change, by string, tokens ManagedTokens) (rel
 // manageAtOnce is how many rows are looked up by one query.
 const manageAtOnce = 256
 
-func manage[T any](c *store.Change, k *entity.Kind[T], by string, tokens []string, field func(*T) **string) (released int, err error) {
+func markManaged[T any](c *store.Change, k *entity.Kind[T], by string, tokens []string, field func(*T) **string) (released int, err error) {
 	tenant := c.By.TenantID
 	managed, err := k.Table.By(c, tenant, "managed_by", by)
 	if err != nil {

@@ -241,7 +241,7 @@ func (rs *Relations) removeAll(c *store.Change, tenant int64, entityType string,
 	if _, err := relations.Remove(c, tenant, entityType, id, token); err != nil {
 		return err
 	}
-	return cmp.Or(anchor(c, tenant, anchored...), enlist(c, tenant, members...))
+	return cmp.Or(setAnchors(c, tenant, anchored...), setMemberships(c, tenant, members...))
 }
 
 // changed anchors the device of a tracked relationship that comes or goes, and enlists that of a membership.
@@ -257,11 +257,11 @@ func (rs *Relations) changed(c *store.Change, old, rel *Relationship) error {
 	case err != nil || t == nil:
 		return err
 	case member && t.Token == relations.MemberRelation:
-		return enlist(c, row.TenantID, row.TargetID)
+		return setMemberships(c, row.TenantID, row.TargetID)
 	case member || !t.Tracked:
 		return nil
 	}
-	return anchor(c, row.TenantID, row.SourceID)
+	return setAnchors(c, row.TenantID, row.SourceID)
 }
 
 // maxAnchored bounds the devices that one change of a relationship type anchors: the others wait for the writer meanwhile.
@@ -280,11 +280,11 @@ func (rs *Relations) typeChanged(c *store.Change, old, t *RelationshipType) erro
 	if len(devices) > maxAnchored {
 		return model.OverLimit("tracked", "changes what the events of more than %d devices belong to at once: make another relationship type and move the relationships to it", maxAnchored)
 	}
-	return anchor(c, t.TenantID, devices...)
+	return setAnchors(c, t.TenantID, devices...)
 }
 
-// anchor makes the tracked relationships that devices have now effective for their messages.
-func anchor(c *store.Change, tenant int64, devices ...int64) error {
+// setAnchors makes the tracked relationships that devices have now effective for their messages.
+func setAnchors(c *store.Change, tenant int64, devices ...int64) error {
 	anchors, err := relations.Anchors(c, tenant, devices...)
 	if err != nil {
 		return err

@@ -189,8 +189,8 @@ func (g *EntityGroup) viewKey(version int64) string {
 	return idKey(g.ID) + "/" + strconv.FormatInt(version, 10)
 }
 
-// enlist makes the memberships in static groups that devices have now effective for their messages.
-func enlist(c *store.Change, tenant int64, devices ...int64) error {
+// setMemberships makes the memberships in static groups that devices have now effective for their messages.
+func setMemberships(c *store.Change, tenant int64, devices ...int64) error {
 	for _, id := range devices {
 		groups, err := relations.Memberships(c, tenant, id)
 		if err != nil {
