@@ -42,7 +42,12 @@ func ownAreas() []area {
   functionalAreas
 }
 `}, live: func(a *api, g *gql.Area) {
-			gql.RegisterUser(g, gql.UserDeps{SignIn: a.entities.Auth, Profiles: a.entities.Auth, Tenants: a.entities.Govern, Areas: functionalAreas(a.cfg, a.brought)})
+			gql.RegisterUser(g, gql.UserDeps{
+				SignIn:   a.entities.Auth,
+				Profiles: a.entities.Auth,
+				Tenants:  a.entities.Govern,
+				Areas:    functionalAreas(a.cfg, a.brought),
+			})
 		}},
 		{AreaSpec: gql.AreaSpec{Area: "user-management", Variant: "admin", Example: `{
   tenants { token name enabled tier { token } }

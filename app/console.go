@@ -83,5 +83,10 @@ func snippetsOf(p entityParts) gql.SnippetMaker {
 
 // aboutConsole is what the console learns before anybody has signed in.
 func (f *front) aboutConsole() web.ConsoleAbout {
-	return web.ConsoleAbout{InstanceID: f.cfg.Instance.ID, Version: f.opt.Version, Setup: f.setupState() == web.SetupOpen, DevTools: gql.DevTools(f.opt.Getenv)}
+	return web.ConsoleAbout{
+		InstanceID: f.cfg.Instance.ID,
+		Version:    f.opt.Version,
+		Setup:      f.setupState() == web.SetupOpen,
+		DevTools:   gql.DevTools(f.opt.Getenv),
+	}
 }

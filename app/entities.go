@@ -436,9 +436,14 @@ func boundWriter(d *entityDeps, limit func(tenant int64) int64) *store.Bounded {
 	if d.registerer != nil {
 		d.registerer.MustRegister(refused)
 	}
-	return &store.Bounded{Writer: d.writer, Growth: store.Growth{Limit: limit, Disk: d.disk, Metadata: d.metadata, Refused: func(cause store.GrowthCause) {
-		refused.WithLabelValues(string(cause)).Inc()
-	}}}
+	return &store.Bounded{Writer: d.writer, Growth: store.Growth{
+		Limit:    limit,
+		Disk:     d.disk,
+		Metadata: d.metadata,
+		Refused: func(cause store.GrowthCause) {
+			refused.WithLabelValues(string(cause)).Inc()
+		},
+	}}
 }
 
 // passwordProgress is after how many passwords of a site the progress is logged: each takes a good part of a second on a
@@ -467,9 +472,15 @@ func restingEntities(ctx context.Context, cfg config.Config, st store.Store, get
 		return nil, err
 	}
 	states := storedStates{st}
-	r.state = gql.StateDeps{States: states, Latest: states, Devices: r.Registry.Devices.Rows, Tokens: r.Registry.Devices.Tokens, External: r.Registry.Devices,
+	r.state = gql.StateDeps{
+		States:    states,
+		Latest:    states,
+		Devices:   r.Registry.Devices.Rows,
+		Tokens:    r.Registry.Devices.Tokens,
+		External:  r.Registry.Devices,
 		Listening: func() int64 { return math.MaxInt64 }, // a device is not active where nothing listens
-		Silence:   func() time.Duration { return cfg.Presence.InactivityTimeout }}
+		Silence:   func() time.Duration { return cfg.Presence.InactivityTimeout },
+	}
 	// Only areas that need no running part are opened.
 	r.Areas = gql.New(gql.Config{Log: log})
 	for _, s := range areasOf(cfg, r.brought) {
@@ -592,7 +603,13 @@ func (v validator) Validate(ctx context.Context, by *model.Principal, candidates
 		return nil, nil, err
 	}
 	// Convert between the packages: registry and rules are of layers that do not import each other.
-	names := rules.Vocabulary{Metrics: there.Metrics, Commands: there.Commands, Fences: there.Fences, Connectors: known, SourceNames: there.SourceNames}
+	names := rules.Vocabulary{
+		Metrics:     there.Metrics,
+		Commands:    there.Commands,
+		Fences:      there.Fences,
+		Connectors:  known,
+		SourceNames: there.SourceNames,
+	}
 	names.Ranges = make(map[string]vocabulary.Range, len(there.Ranges))
 	for metric, r := range there.Ranges {
 		names.Ranges[metric] = vocabulary.Range(r)
@@ -609,5 +626,11 @@ func (v validator) Validate(ctx context.Context, by *model.Principal, candidates
 
 // ruleLimits are the limits of the rules, those of the memory among them.
 func ruleLimits(cfg config.Config, b Budget, kinds []rules.Kind) rules.Limits {
-	return rules.Limits{Settings: cfg.Detection, MaxKeysInAll: b.keysInAll(), MaxSamplesInAll: b.samplesInAll(), Kinds: kinds, Actions: rules.Performed()}
+	return rules.Limits{
+		Settings:        cfg.Detection,
+		MaxKeysInAll:    b.keysInAll(),
+		MaxSamplesInAll: b.samplesInAll(),
+		Kinds:           kinds,
+		Actions:         rules.Performed(),
+	}
 }

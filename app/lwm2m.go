@@ -80,7 +80,12 @@ func newLwM2M(d TransportDeps) (Served, error) {
 		if err != nil {
 			return Served{}, err
 		}
-		deps.Bootstrap = &lwm2m.BootstrapDeps{Listen: func() (net.PacketConn, error) { return socket, nil }, Keys: bootstrapKeys{d.Verifier}, Mint: minter{d.Registry.Credentials}.mint, Discard: minter{d.Registry.Credentials}.discard}
+		deps.Bootstrap = &lwm2m.BootstrapDeps{
+			Listen:  func() (net.PacketConn, error) { return socket, nil },
+			Keys:    bootstrapKeys{d.Verifier},
+			Mint:    minter{d.Registry.Credentials}.mint,
+			Discard: minter{d.Registry.Credentials}.discard,
+		}
 		deps.Registered = minter{d.Registry.Credentials}.registered
 	}
 	// By default the server opens its socket only once a device has a key: most instances have no LwM2M device.

@@ -100,7 +100,12 @@ func newMQTT(d TransportDeps) (Served, error) {
 	}
 	// From here on the sockets belong to the broker.
 	for _, s := range d.Sockets {
-		b.Listen(s.Listener, broker.Listener{Name: s.About.Name, TLS: s.TLS, WebSocket: s.About.Protocol == mqttOverWebSocket, Open: s.About.Protocol == mqttOpen})
+		b.Listen(s.Listener, broker.Listener{
+			Name:      s.About.Name,
+			TLS:       s.TLS,
+			WebSocket: s.About.Protocol == mqttOverWebSocket,
+			Open:      s.About.Protocol == mqttOpen,
+		})
 	}
 	return Served{
 		Transport:     b,
@@ -290,8 +295,17 @@ func (p presences) AssertedPresence(ctx context.Context, source string, after in
 			return err
 		}
 		for _, r := range rows {
-			out = append(out, presence.Asserted{Binding: model.Binding{Tenant: p.entities.Govern.TokenOf(r.TenantID), TenantID: r.TenantID, Device: r.Token,
-				DeviceID: r.DeviceID}, Session: r.Session, Connected: r.State == model.Connected, At: r.At})
+			out = append(out, presence.Asserted{
+				Binding: model.Binding{
+					Tenant:   p.entities.Govern.TokenOf(r.TenantID),
+					TenantID: r.TenantID,
+					Device:   r.Token,
+					DeviceID: r.DeviceID,
+				},
+				Session:   r.Session,
+				Connected: r.State == model.Connected,
+				At:        r.At,
+			})
 		}
 		return nil
 	})

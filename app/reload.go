@@ -26,8 +26,13 @@ type reload struct {
 }
 
 func newReload(b *base, in *Instance) *reload {
-	r := &reload{base: b, in: in, seen: b.cfg.Fingerprint(), counts: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_config_reloads_total",
-		Help: "Reloads of the configuration by outcome."}, []string{"outcome"})}
+	r := &reload{
+		base: b,
+		in:   in,
+		seen: b.cfg.Fingerprint(),
+		counts: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_config_reloads_total",
+			Help: "Reloads of the configuration by outcome."}, []string{"outcome"}),
+	}
 	for _, o := range []string{operate.ReloadTaken, operate.ReloadUnchanged, operate.ReloadFailed} {
 		r.counts.WithLabelValues(o)
 	}

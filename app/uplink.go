@@ -90,9 +90,14 @@ func (u *uplink) Start(_, _ context.Context) error {
 		Version:    u.opt.Version,
 		Logger:     u.log,
 		Registerer: u.metrics,
-		Beside: &edge.Beside{Platform: platform{u.entities}, Done: u.spool.appliedOnly(), Repeats: u.repeats, Unseal: func(tenant string, sealed []byte) ([]byte, error) {
-			return u.store.vault.Open(ingest.SealedAs(tenant), sealed)
-		}},
+		Beside: &edge.Beside{
+			Platform: platform{u.entities},
+			Done:     u.spool.appliedOnly(),
+			Repeats:  u.repeats,
+			Unseal: func(tenant string, sealed []byte) ([]byte, error) {
+				return u.store.vault.Open(ingest.SealedAs(tenant), sealed)
+			},
+		},
 	})
 	if err != nil {
 		return err

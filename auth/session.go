@@ -157,8 +157,12 @@ func (a *Auth) nextTurn(ch *store.Change, c *claims, family string, turn int64) 
 	if err := store.SaveRefreshTurn(ch, s); err != nil {
 		return "", nil, err
 	}
-	return "ok", pr, ch.Audit(store.AuditEvent{TenantID: s.Tenant, Category: store.AuditAuth, Operation: store.AuditRefresh,
-		Label: p.email})
+	return "ok", pr, ch.Audit(store.AuditEvent{
+		TenantID:  s.Tenant,
+		Category:  store.AuditAuth,
+		Operation: store.AuditRefresh,
+		Label:     p.email,
+	})
 }
 
 // mintTurn makes the claims of a turn and puts them on the session.

@@ -99,8 +99,12 @@ type unauthenticated struct {
 }
 
 func newUnauthenticated(now func() time.Time) *unauthenticated {
-	return &unauthenticated{now: now, messages: newBucket(unauthenticatedMessages, unauthenticatedMessages, now()),
-		bytes: newBucket(unauthenticatedBytes, unauthenticatedBytes, now()), hashes: newBucket(unauthenticatedHashes, hashBurst, now())}
+	return &unauthenticated{
+		now:      now,
+		messages: newBucket(unauthenticatedMessages, unauthenticatedMessages, now()),
+		bytes:    newBucket(unauthenticatedBytes, unauthenticatedBytes, now()),
+		hashes:   newBucket(unauthenticatedHashes, hashBurst, now()),
+	}
 }
 
 // take draws on both buckets or on neither.

@@ -102,7 +102,12 @@ func refuseDeleted(t *Tenant) error {
 }
 
 func errDeleted(token string) error {
-	return &model.Error{Code: model.CodeConflict, Kind: "tenant", Token: token, Message: "conflict: tenant \"" + token + "\" is deleted and its data is being erased"}
+	return &model.Error{
+		Code:    model.CodeConflict,
+		Kind:    "tenant",
+		Token:   token,
+		Message: "conflict: tenant \"" + token + "\" is deleted and its data is being erased",
+	}
 }
 
 // checkReserved refuses the token of a new tenant while it is that of a deleted one.

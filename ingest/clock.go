@@ -281,8 +281,12 @@ func (c *Clock) timeMap(ctx context.Context) (*model.TimeMap, error) {
 func appendTimeMap(ctx context.Context, log spool.Log, at model.Stamp, m *model.TimeMap) error {
 	r := &model.Record{Kind: model.KindTimeMap, Received: at, TimeMap: m}
 	synced := make(chan error, 1)
-	if err := log.Append(ctx, spool.Entry{Data: model.AppendRecord(nil, r), Value: r, Exempt: true,
-		Done: func(_ model.Offset, err error) { synced <- err }}); err != nil {
+	if err := log.Append(ctx, spool.Entry{
+		Data:   model.AppendRecord(nil, r),
+		Value:  r,
+		Exempt: true,
+		Done:   func(_ model.Offset, err error) { synced <- err },
+	}); err != nil {
 		return err
 	}
 	return <-synced

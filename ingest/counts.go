@@ -91,8 +91,12 @@ func (t *tallies) sweep() {
 
 // NewTransportCounts returns the transports' side of the ledger. It is the log's spool.MetaSource.
 func NewTransportCounts(l *links.Links) *TransportCounts {
-	return &TransportCounts{links: l, lines: tallies{all: map[line]*tally{}}, pending: map[store.LedgerKey]store.LedgerCount{},
-		riding: map[store.LedgerKey]store.LedgerCount{}}
+	return &TransportCounts{
+		links:   l,
+		lines:   tallies{all: map[line]*tally{}},
+		pending: map[store.LedgerKey]store.LedgerCount{},
+		riding:  map[store.LedgerKey]store.LedgerCount{},
+	}
 }
 
 var _ spool.MetaSource = (*TransportCounts)(nil)

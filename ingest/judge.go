@@ -159,10 +159,15 @@ func (in *Intake) vouch(ctx context.Context, m *arrival, ev *Decoded) error {
 		return nil
 	}
 	// A password hash is expensive, so it draws on a budget that all unauthenticated senders share.
-	proof, verdict, err := in.deps.Verify(ctx, Claim{Tenant: m.Tenant, Credential: ev.Credential, From: m.From, Spend: func() bool {
-		m.hashed = in.deps.Ceiling.TakeHash()
-		return m.hashed
-	}})
+	proof, verdict, err := in.deps.Verify(ctx, Claim{
+		Tenant:     m.Tenant,
+		Credential: ev.Credential,
+		From:       m.From,
+		Spend: func() bool {
+			m.hashed = in.deps.Ceiling.TakeHash()
+			return m.hashed
+		},
+	})
 	if err != nil || verdict != model.VerdictOK {
 		r.Verdict = verdict
 		return err
@@ -203,7 +208,12 @@ func (in *Intake) notJudged(err error, at model.Stamp) Answer {
 	case errors.Is(err, ErrSpent):
 		return Answer{Outcome: Refused, Reason: ReasonUnauthenticated, Text: "over the ingest ceiling", RetryAfter: 1}
 	case code == model.CodeThrottled:
-		return Answer{Outcome: Refused, Reason: ReasonThrottled, Text: "too many wrong passwords for this user name, try again later", RetryAfter: retryAfterOf(err)}
+		return Answer{
+			Outcome:    Refused,
+			Reason:     ReasonThrottled,
+			Text:       "too many wrong passwords for this user name, try again later",
+			RetryAfter: retryAfterOf(err),
+		}
 	case code == model.CodeUnavailable:
 		return Answer{Outcome: Refused, Reason: ReasonBusy, Text: "too many credentials are being checked, try again", RetryAfter: 1}
 	case errors.Is(err, context.Canceled): // the sender has closed its connection meanwhile
@@ -224,10 +234,15 @@ func (in *Intake) Identify(ctx context.Context, tenant string, c Credential, fro
 	}
 	// The same budget of hashes as for messages.
 	hashed := false
-	proof, verdict, err := in.deps.Verify(ctx, Claim{Tenant: tenant, Credential: c, From: from, Spend: func() bool {
-		hashed = in.deps.Ceiling.TakeHash()
-		return hashed
-	}})
+	proof, verdict, err := in.deps.Verify(ctx, Claim{
+		Tenant:     tenant,
+		Credential: c,
+		From:       from,
+		Spend: func() bool {
+			hashed = in.deps.Ceiling.TakeHash()
+			return hashed
+		},
+	})
 	switch {
 	case err != nil:
 		why := in.notJudged(err, in.deps.Stamp())

@@ -481,8 +481,12 @@ func (f *Following) Install(at rules.Position, id int64, v *view.Profile, emit r
 		rs, runs = f.Rules(id, v)
 	}
 	if t := f.View.Tenants[v.Tenant]; t != nil && runs {
-		f.Engine.Install(at, rules.ProfileRef{ProfileKey: rules.ProfileKey{Tenant: t.ID, Profile: id}, TenantToken: v.Tenant, Token: v.Token,
-			Version: v.Version}, rs, emit)
+		f.Engine.Install(at, rules.ProfileRef{
+			ProfileKey:  rules.ProfileKey{Tenant: t.ID, Profile: id},
+			TenantToken: v.Tenant,
+			Token:       v.Token,
+			Version:     v.Version,
+		}, rs, emit)
 	}
 }
 
@@ -618,7 +622,12 @@ func (p *ruleProjection) Publish(tx store.Tx) error {
 	if last.Generation == 0 || dayOf(last.Received) == dayOf(p.at.Received) {
 		return nil
 	}
-	return past.Keep(tx, past.Snapshot{Generation: last.Generation, Offset: last.Offset, Received: last.Received.Micros(), Listening: int64(last.Listening)})
+	return past.Keep(tx, past.Snapshot{
+		Generation: last.Generation,
+		Offset:     last.Offset,
+		Received:   last.Received.Micros(),
+		Listening:  int64(last.Listening),
+	})
 }
 
 func dayOf(at model.Nanos) int64 { return int64(at) / int64(snapshotEvery) }

@@ -469,7 +469,12 @@ func (r *recounting) nameGaps(short map[string]bool) {
 		if g.Last > g.First {
 			row += fmt.Sprintf(" to %d", g.Last)
 		}
-		r.wrong(Wrong{Kind: WrongGone, Tenant: tenant, Row: row, Text: fmt.Sprintf("is not there; it stood between a row of %s and one of %s", r.names[g.Before], r.names[g.Next])})
+		r.wrong(Wrong{
+			Kind:   WrongGone,
+			Tenant: tenant,
+			Row:    row,
+			Text:   fmt.Sprintf("is not there; it stood between a row of %s and one of %s", r.names[g.Before], r.names[g.Next]),
+		})
 	}
 }
 

@@ -84,10 +84,14 @@ type Attributes struct {
 func newAttributes(a access, limits func() *DeviceSettings) *Attributes {
 	return &Attributes{
 		access: a,
-		rows: store.NewTable(store.Desc[Attribute]{Kind: "attribute", Name: "attributes", Order: "created_at DESC, id",
+		rows: store.NewTable(store.Desc[Attribute]{
+			Kind:  "attribute",
+			Name:  "attributes",
+			Order: "created_at DESC, id",
 			Label: func(a *Attribute) string {
 				return fmt.Sprintf("%s %s %s %s", a.EntityType, a.entity, a.Scope, a.Key)
-			}}),
+			},
+		}),
 		limits:  limits,
 		sharing: make(chan struct{}, 1),
 	}

@@ -292,7 +292,12 @@ func (cs *Credentials) hashValue(ctx context.Context, p store.Patch) error {
 	}
 	hash, err := cs.hasher.Hash(ctx, value)
 	if err != nil {
-		return &model.Error{Code: model.CodeUnavailable, Err: err, Field: "credentialValue", Message: "unavailable: the credentialValue could not be hashed, send it again"}
+		return &model.Error{
+			Code:    model.CodeUnavailable,
+			Err:     err,
+			Field:   "credentialValue",
+			Message: "unavailable: the credentialValue could not be hashed, send it again",
+		}
 	}
 	p["credentialValue"] = hash
 	return nil

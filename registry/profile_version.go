@@ -90,7 +90,12 @@ func (ps *Profiles) validateRules(ctx context.Context, by *model.Principal, p *D
 	var candidates []Candidate
 	for _, rule := range s.Rules {
 		if rule.Enabled {
-			candidates = append(candidates, Candidate{Token: rule.Token, Definition: rule.Definition, GroupScoped: rule.Group != "", AtSite: rule.Placement == model.PlacementEdge})
+			candidates = append(candidates, Candidate{
+				Token:       rule.Token,
+				Definition:  rule.Definition,
+				GroupScoped: rule.Group != "",
+				AtSite:      rule.Placement == model.PlacementEdge,
+			})
 		}
 	}
 	if len(candidates) == 0 {
