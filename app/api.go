@@ -36,9 +36,16 @@ type api struct {
 // Start implements component.
 func (a *api) Start(context.Context, context.Context) error {
 	e, f := a.entities, a.front
+	// Groups can ask from here on which devices are active.
 	e.states = a.activeDevices
-	server := gql.New(gql.Config{Limits: a.budget.graphQL(gql.LimitsFromEnv(a.opt.Getenv)), DevTools: gql.DevTools(a.opt.Getenv),
-		BaseURL: func() string { return a.effective().BaseURL }, Log: a.log, Registerer: a.metrics})
+	server := gql.New(gql.Config{
+		Limits:     a.budget.graphQL(gql.LimitsFromEnv(a.opt.Getenv)),
+		DevTools:   gql.DevTools(a.opt.Getenv),
+		BaseURL:    func() string { return a.effective().BaseURL },
+		Log:        a.log,
+		Registerer: a.metrics,
+	})
+	// Register the operations of every area; the first request to an area builds it.
 	served := areasOf(a.cfg, a.brought)
 	for _, s := range served {
 		area := s.open(server)
@@ -52,15 +59,25 @@ func (a *api) Start(context.Context, context.Context) error {
 	for _, s := range served {
 		f.late[s.Name()].set(server.Handler(s.Name(), gql.ByToken(e.Auth)))
 	}
+	// Now the routes that answered 503 get their handlers.
 	f.late[jwksPath].set(e.Auth.JWKS())
 	f.late[serviceTokenPath].set(e.Auth.ServiceToken())
 	f.late[logoPath].set(server.Logo(e.Govern, gql.ByToken(e.Auth)))
 	f.late[artifactPath].set(server.Artifacts(e.Artifacts, gql.ByToken(e.Auth)))
 	f.late[downloadPath].set(http.HandlerFunc(a.operator.asked.ServeDownload))
+	// The page of the first run, which needs the applier and the intake for its first reading.
 	var calls http.Handler
-	a.setup, calls = web.NewSetup(web.SetupConfig{BaseURL: a.cfg.BaseURL, DataDir: a.cfg.DataDir, Program: a.opt.Program, Log: a.log, Metrics: a.metrics,
-		Listener: func() (string, string) { return apiListener(a.listeners.list()) }, Accounts: web.Accounts{Auth: f.signIn}}, setupSteps{e, a.applier, a.intake})
+	a.setup, calls = web.NewSetup(web.SetupConfig{
+		BaseURL:  a.cfg.BaseURL,
+		DataDir:  a.cfg.DataDir,
+		Program:  a.opt.Program,
+		Log:      a.log,
+		Metrics:  a.metrics,
+		Listener: func() (string, string) { return apiListener(a.listeners.list()) },
+		Accounts: web.Accounts{Auth: f.signIn},
+	}, setupSteps{e, a.applier, a.intake})
 	f.late[web.SetupCalls].set(calls)
+	// Last: with these two the front opens its pages and the setup to browsers.
 	f.accounts.Store(e.Entities)
 	f.closed.Store(new(e.Auth.HasSuperuser))
 	return nil
@@ -72,7 +89,7 @@ func (a *api) starting() *gql.Starting {
 	if r == nil {
 		return nil
 	}
-	return &gql.Starting{Applied: r.Applied, Records: r.Records, RetryAfter: min(max(int(a.applier.left(r).Seconds()), 1), maxRetryAfter)}
+	return &gql.Starting{Applied: r.Applied, Records: r.Records, RetryAfter: min(max(int(a.applier.replayTimeLeft(r).Seconds()), 1), maxRetryAfter)}
 }
 
 // asOf is the receive time up to which what was received is applied.
@@ -83,8 +100,17 @@ func (a *api) asOf() model.Micros {
 // state is what the states of devices are read from.
 func (a *api) state() gql.StateDeps {
 	e, ap := a.entities, a.applier
-	return gql.StateDeps{AsOf: a.asOf, States: ap.ingest, Latest: ap.series, Devices: e.Registry.Devices.Rows, Tokens: e.Registry.Devices.Tokens, External: e.Registry.Devices,
-		Listening: a.spool.links.Now, Silence: func() time.Duration { return a.effective().Presence.InactivityTimeout }, Demoter: demoter{a}}
+	return gql.StateDeps{
+		AsOf:      a.asOf,
+		States:    ap.ingest,
+		Latest:    ap.series,
+		Devices:   e.Registry.Devices.Rows,
+		Tokens:    e.Registry.Devices.Tokens,
+		External:  e.Registry.Devices,
+		Listening: a.spool.links.Now,
+		Silence:   func() time.Duration { return a.effective().Presence.InactivityTimeout },
+		Demoter:   demoter{a},
+	}
 }
 
 // demoter returns devices to inferred presence.
@@ -98,12 +124,21 @@ func (d demoter) Now() model.Micros { return d.spool.clock.Stamp().Wall.Micros()
 
 // Demote implements gql.Demoter. The journal says who asked for how many.
 func (d demoter) Demote(ctx context.Context, by *model.Principal, source, reason string, devices []presence.Asserted) error {
+	// The journal entry first: it must not be missing when the demotion takes effect.
 	if err := d.entities.writer.Mutate(ctx, by, func(c *store.Change) error {
-		return c.Audit(store.AuditEvent{TenantID: by.TenantID, Category: store.AuditMutation, Operation: store.AuditUpdate, Table: "device_states", Label: source, Rows: int64(len(devices))})
+		return c.Audit(store.AuditEvent{
+			TenantID:  by.TenantID,
+			Category:  store.AuditMutation,
+			Operation: store.AuditUpdate,
+			Table:     "device_states",
+			Label:     source,
+			Rows:      int64(len(devices)),
+		})
 	}); err != nil {
 		return err
 	}
 	last, refused := d.intake.into.Demote(ctx, source, devices, reason)
+	// Wait a moment so that a query after this call sees the demotion; the log holds it in any case.
 	for until := time.Now().Add(demotionWait); d.applier.ingest.Applied() < last && time.Now().Before(until) && ctx.Err() == nil; {
 		time.Sleep(2 * time.Millisecond)
 	}
@@ -119,6 +154,7 @@ func (d demoter) Demote(ctx context.Context, by *model.Principal, source, reason
 
 // activeDevices are those of a tenant that are active now. They are not known before the log is applied.
 func (a *api) activeDevices(ctx context.Context, by *model.Principal) ([]int64, error) {
+	// An answer from results that are still being replayed would be wrong.
 	if a.starting() != nil {
 		return nil, model.Errorf(model.CodeUnavailable, "unavailable: Weir is starting, which devices are active is known once what was acknowledged before the start is applied")
 	}
@@ -130,16 +166,30 @@ func (a *api) previews() *replay.Previews {
 	ap := a.applier
 	settings := func() replay.Settings { return a.effective().Detection.PreviewSettings }
 	return replay.NewPreviews(replay.PreviewDeps{
-		Replay: replay.Deps{Series: ap.series, Applied: ap.ingest.Applied, Heard: ap.ingest.ListeningTime, Compiler: a.entities.compiler.ForPreviews(),
-			Grace: a.effective().Presence.Grace},
-		Settings: settings, ProfileOf: ap.ingest.ProfileOf, Now: time.Now,
-		Kept:     func() time.Duration { return time.Duration(a.effective().History.EventRetentionDays) * 24 * time.Hour },
-		Registry: a.metrics,
+		Replay: replay.Deps{
+			Series:   ap.series,
+			Applied:  ap.ingest.Applied,
+			Heard:    ap.ingest.ListeningTime,
+			Compiler: a.entities.compiler.ForPreviews(),
+			Grace:    a.effective().Presence.Grace,
+		},
+		Settings:  settings,
+		ProfileOf: ap.ingest.ProfileOf,
+		Now:       time.Now,
+		Kept:      func() time.Duration { return time.Duration(a.effective().History.EventRetentionDays) * 24 * time.Hour },
+		Registry:  a.metrics,
 	})
 }
 
 func adminDeps(p entityParts) admin.Deps {
-	return admin.Deps{Auth: p.Auth, Govern: p.Govern, Journal: p.Registry.Journal, Areas: functionalAreas(p.Config, p.brought), Store: p.Store, Writer: p.writer}
+	return admin.Deps{
+		Auth:    p.Auth,
+		Govern:  p.Govern,
+		Journal: p.Registry.Journal,
+		Areas:   functionalAreas(p.Config, p.brought),
+		Store:   p.Store,
+		Writer:  p.writer,
+	}
 }
 
 func letterDeps(p entityParts) gql.LetterDeps {
@@ -149,6 +199,7 @@ func letterDeps(p entityParts) gql.LetterDeps {
 // Stop lets what runs end: requests are answered, and WebSocket connections are closed as going away before their streams
 // end, so that clients come back instead of taking the stream for finished.
 func (a *api) Stop(ctx context.Context) error {
+	// Requests and connections first, then the streams that feed them.
 	err := a.entities.Areas.Drain(ctx)
 	a.applier.edges.Close()
 	for _, c := range a.brought {
@@ -178,12 +229,18 @@ func (s *scrape) Start(_, life context.Context) error {
 	if err != nil || len(sockets) == 0 {
 		return err
 	}
+	// Bounded in time and number: the listener asks for no credential.
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", web.Metrics(s.metrics))
-	s.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
-		MaxHeaderBytes: 16 << 10}
+	s.server = &http.Server{
+		Handler:           mux,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      30 * time.Second,
+		MaxHeaderBytes:    16 << 10,
+	}
 	bounded := web.Bounded(s.server, sockets[0], maxScrapers, "metrics", s.metrics)
-	s.goes(life, "metrics", func(context.Context) error {
+	s.runPart(life, "metrics", func(context.Context) error {
 		if err := s.server.Serve(bounded); !errors.Is(err, http.ErrServerClosed) {
 			return err
 		}

@@ -82,6 +82,7 @@ type Instance struct {
 
 // New returns an instance that is not yet started.
 func New(cfg config.Config, opt Options) *Instance {
+	// Each component is made from those that it needs; nothing starts yet.
 	b := newBase(cfg, opt)
 	in := &Instance{base: b, background: &background{base: b}}
 	in.lock = &lock{base: b}
@@ -94,17 +95,49 @@ func New(cfg config.Config, opt Options) *Instance {
 	in.site = &siteFiles{base: b, entities: in.entities}
 	in.intake = &intake{base: b, store: in.store, spool: in.spool, entities: in.entities, applier: in.applier}
 	in.uplink = &uplink{base: b, store: in.store, spool: in.spool, entities: in.entities, repeats: edge.NewRepeats()}
+	// The uplink is built after the applier and brings projections of its own to it.
 	in.applier.uplink = in.uplink
-	in.operator = &operator{base: b, uplink: in.uplink, lock: in.lock, store: in.store, spool: in.spool, entities: in.entities, applier: in.applier, intake: in.intake}
-	in.api = &api{base: b, front: in.front, entities: in.entities, applier: in.applier, spool: in.spool, intake: in.intake, operator: in.operator}
+	in.operator = &operator{
+		base:     b,
+		uplink:   in.uplink,
+		lock:     in.lock,
+		store:    in.store,
+		spool:    in.spool,
+		entities: in.entities,
+		applier:  in.applier,
+		intake:   in.intake,
+	}
+	in.api = &api{
+		base:     b,
+		front:    in.front,
+		entities: in.entities,
+		applier:  in.applier,
+		spool:    in.spool,
+		intake:   in.intake,
+		operator: in.operator,
+	}
 	in.scrape = &scrape{base: b}
 	in.socket = &socket{base: b, operator: in.operator}
-	in.transports = &transports{base: b, lock: in.lock, certificate: in.certificate, store: in.store, spool: in.spool, entities: in.entities, applier: in.applier,
-		intake: in.intake, api: in.api, uplink: in.uplink}
+	in.transports = &transports{
+		base:        b,
+		lock:        in.lock,
+		certificate: in.certificate,
+		store:       in.store,
+		spool:       in.spool,
+		entities:    in.entities,
+		applier:     in.applier,
+		intake:      in.intake,
+		api:         in.api,
+		uplink:      in.uplink,
+	}
 	in.reload = newReload(b, in)
-	in.operator.connections, in.operator.reloads, in.operator.setupLink = in.transports.connections, in.reload, in.api.setupLink
-	b.closed = in.transports.shut
+	// What the operator asks of components that start after it is read through functions.
+	in.operator.connections = in.transports.connections
+	in.operator.reloads = in.reload
+	in.operator.setupLink = in.api.setupLink
 	in.operator.sources = in.transports.sources
+	b.closed = in.transports.closedReasons
+	// Last: the functions of the memory accounts ask the components.
 	openAccounts(in)
 	return in
 }
@@ -119,6 +152,7 @@ func (in *Instance) Sources() []ingest.SourceStatus { return in.transports.sourc
 // Run starts the instance, calls ready when it answers everything (ready may be nil), and stops it when ctx ends or a part
 // fails. Closing early ends the waits of the stop; a nil channel never does.
 func (in *Instance) Run(ctx context.Context, ready func(), early <-chan struct{}) error {
+	// life outlasts ctx: when ctx ends, parts in the background go on until the order of the stop reaches them.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	in.background.end = end
@@ -133,6 +167,7 @@ func (in *Instance) Run(ctx context.Context, ready func(), early <-chan struct{}
 			in.log.Info("stopping")
 		}
 	}
+	// Health checks report the stop before anything is taken down, so that a load balancer sends no more requests.
 	in.ready.Store(false)
 	in.serving.Store(false)
 	return errors.Join(operate.Unreadable(in.cfg.DataDir, err), in.stop(up, early))
@@ -144,6 +179,7 @@ func (in *Instance) serve(ctx context.Context, ready func()) error {
 	if ctx.Err() != nil { // the start was cut short
 		return nil
 	}
+	// Devices are served from here on; queries wait for the replay.
 	in.serving.Store(true)
 	if !in.applier.ingest.CaughtUp() {
 		in.log.Info("devices are served; queries wait for what was acknowledged before the start", "took", in.sinceStart())
@@ -151,6 +187,7 @@ func (in *Instance) serve(ctx context.Context, ready func()) error {
 			in.opt.Serving()
 		}
 	}
+	// Ready means that answers contain everything that was acknowledged before the start.
 	if err := in.applier.caughtUp(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}

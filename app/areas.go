@@ -42,7 +42,12 @@ func ownAreas() []area {
   functionalAreas
 }
 `}, live: func(a *api, g *gql.Area) {
-			gql.RegisterUser(g, gql.UserDeps{SignIn: a.entities.Auth, Profiles: a.entities.Auth, Tenants: a.entities.Govern, Areas: functionalAreas(a.cfg, a.brought)})
+			gql.RegisterUser(g, gql.UserDeps{
+				SignIn:   a.entities.Auth,
+				Profiles: a.entities.Auth,
+				Tenants:  a.entities.Govern,
+				Areas:    functionalAreas(a.cfg, a.brought),
+			})
 		}},
 		{AreaSpec: gql.AreaSpec{Area: "user-management", Variant: "admin", Example: `{
   tenants { token name enabled tier { token } }
@@ -86,9 +91,19 @@ func ownAreas() []area {
 }
 `}, live: func(a *api, g *gql.Area) {
 			ap := a.applier
-			gql.RegisterEvents(g, gql.EventDeps{AsOf: a.asOf, Events: ap.series, Devices: a.entities.Registry.Devices.Rows, Ledger: ap.ingest.Ledger(), Readings: ap.readings, Anchors: ap.ingest,
-				Messages: gql.MessageDeps{Tap: ap.tap, MaxSkew: func() time.Duration { return a.effective().Ingest.MaxFutureSkew }}, Trace: a.trace, Message: a.message,
-				Rates: ap.rates, Clock: func() model.Nanos { return a.spool.clock.Stamp().Wall }})
+			gql.RegisterEvents(g, gql.EventDeps{
+				AsOf:     a.asOf,
+				Events:   ap.series,
+				Devices:  a.entities.Registry.Devices.Rows,
+				Ledger:   ap.ingest.Ledger(),
+				Readings: ap.readings,
+				Anchors:  ap.ingest,
+				Messages: gql.MessageDeps{Tap: ap.tap, MaxSkew: func() time.Duration { return a.effective().Ingest.MaxFutureSkew }},
+				Trace:    a.trace,
+				Message:  a.message,
+				Rates:    ap.rates,
+				Clock:    func() model.Nanos { return a.spool.clock.Stamp().Wall },
+			})
 		}},
 		{AreaSpec: gql.AreaSpec{Area: "device-state", FromLog: true, Example: `{
   deviceStates(criteria: {pageNumber: 1, pageSize: 10}) {
@@ -181,6 +196,7 @@ func areasOf(c config.Config, brought []Capability) []area {
 func functionalAreas(c config.Config, brought []Capability) []string {
 	var names []string
 	for _, a := range areasOf(c, brought) {
+		// A variant is another endpoint of the same area.
 		if a.Variant == "" {
 			names = append(names, a.Area)
 		}
@@ -221,7 +237,21 @@ func registerProcessing(a *api, g *gql.Area) {
 	if a.cfg.AI.Enabled {
 		infer = e.Inference
 	}
-	gql.RegisterProcessing(g, gql.ProcessingDeps{AsOf: a.asOf, Rules: e.compiler, Health: ap.ingest, Edges: ap.edges, Past: ap.ingest,
-		Devices: e.Registry.Devices.Rows, Profiles: e.Registry.Profiles.Rows, RuleRows: e.Registry.Rules.Rows, Canvas: canvas.NewCompiler(e.compiler),
-		Drafter: draft.New(e.compiler), Infer: infer, Compiler: e.compiler, Previews: a.previews(), Scopes: e.Registry.Groups, Now: time.Now})
+	gql.RegisterProcessing(g, gql.ProcessingDeps{
+		AsOf:     a.asOf,
+		Rules:    e.compiler,
+		Health:   ap.ingest,
+		Edges:    ap.edges,
+		Past:     ap.ingest,
+		Devices:  e.Registry.Devices.Rows,
+		Profiles: e.Registry.Profiles.Rows,
+		RuleRows: e.Registry.Rules.Rows,
+		Canvas:   canvas.NewCompiler(e.compiler),
+		Drafter:  draft.New(e.compiler),
+		Infer:    infer,
+		Compiler: e.compiler,
+		Previews: a.previews(),
+		Scopes:   e.Registry.Groups,
+		Now:      time.Now,
+	})
 }

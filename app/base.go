@@ -48,6 +48,7 @@ type base struct {
 }
 
 func newBase(cfg config.Config, opt Options) *base {
+	// Default the options first: everything below copies them.
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -60,10 +61,21 @@ func newBase(cfg config.Config, opt Options) *base {
 	if opt.LostWrites == nil {
 		opt.LostWrites = func() uint64 { return 0 }
 	}
+	// Every line goes through the ring as well, so that the console can show the newest ones.
 	lines := logring.New(time.Now)
 	opt.Logger = slog.New(lines.Handler(opt.Logger.Handler()))
-	b := &base{cfg: cfg, opt: opt, log: opt.Logger, lines: lines, metrics: prometheus.NewRegistry(), accounts: map[string]*memory.Account{},
-		budget: NewBudget(MemoryLimit(cfg)), started: time.Now(), failed: make(chan error, 1)}
+	b := &base{
+		cfg:      cfg,
+		opt:      opt,
+		log:      opt.Logger,
+		lines:    lines,
+		metrics:  prometheus.NewRegistry(),
+		accounts: map[string]*memory.Account{},
+		budget:   NewBudget(MemoryLimit(cfg)),
+		started:  time.Now(),
+		failed:   make(chan error, 1),
+	}
+	// The lists of transports and capabilities first: the listeners are derived from them.
 	b.kinds = slices.Concat(ownTransports(), opt.Transports)
 	b.brought = slices.Concat(capabilities(), opt.Capabilities)
 	b.listeners.all = listenersOf(cfg, b.kinds)
@@ -78,6 +90,7 @@ func newBase(cfg config.Config, opt Options) *base {
 	}
 	held("weir_log_kept_lines", "Lines of the log that are kept in memory.", func(n, _ int) int { return n })
 	held("weir_log_kept_bytes", "Size of the lines of the log that are kept in memory.", func(_, n int) int { return n })
+	// The boot id tells monotonic times of this start from those of others.
 	var bits [8]byte
 	_, _ = rand.Read(bits[:]) // never fails
 	b.boot = binary.LittleEndian.Uint64(bits[:])
@@ -87,8 +100,8 @@ func newBase(cfg config.Config, opt Options) *base {
 // effective is the configuration that applies now: as it was at the start, with what reloads have changed.
 func (b *base) effective() *config.Config { return b.current.Load() }
 
-// goes runs a part in a goroutine of its own. Parts end with life; one that ends with an error stops the instance.
-func (b *base) goes(life context.Context, name string, run func(context.Context) error) {
+// runPart runs a part in a goroutine of its own. Parts end with life; one that ends with an error stops the instance.
+func (b *base) runPart(life context.Context, name string, run func(context.Context) error) {
 	b.running.Go(b.part(life, name, run))
 }
 
@@ -102,8 +115,8 @@ func (b *base) part(life context.Context, name string, run func(context.Context)
 
 func (b *base) fail(err error) { b.failOnce.Do(func() { b.failed <- err }) }
 
-// look returns what the system's clock says and the monotonic time since the start.
-func (b *base) look() (time.Time, time.Duration) {
+// readClock returns what the system's clock says and the monotonic time since the start.
+func (b *base) readClock() (time.Time, time.Duration) {
 	if b.opt.Now != nil {
 		return b.opt.Now()
 	}
@@ -112,7 +125,7 @@ func (b *base) look() (time.Time, time.Duration) {
 }
 
 func (b *base) elapsed() time.Duration {
-	_, d := b.look()
+	_, d := b.readClock()
 	return d
 }
 
@@ -122,6 +135,7 @@ func (b *base) warn(ws []config.Warning) {
 		return
 	}
 	for _, w := range ws {
+		// Name the position in the file where it is known, else the file.
 		at := w.Path
 		if w.Line > 0 {
 			at = fmt.Sprintf("%s (%s:%d)", w.Path, w.File, w.Line)

@@ -136,6 +136,7 @@ func withAreas(list []area, all []Capability) []area {
 func withArea(list []area, added Area) []area {
 	live := func(a *api, g *gql.Area) { added.Register(g, a.entities.known()) }
 	rest := func(r *restingAPI, g *gql.Area) { added.Register(g, r.known()) }
+	// Operations that need a running instance are left out where nothing runs.
 	if added.Running {
 		rest = nil
 	}
@@ -143,6 +144,7 @@ func withArea(list []area, added Area) []area {
 	if i < 0 {
 		return append(list, area{AreaSpec: added.AreaSpec, live: live, rest: rest})
 	}
+	// Both registrations run, in the order of the list.
 	there := list[i]
 	list[i].live = func(a *api, g *gql.Area) {
 		there.live(a, g)

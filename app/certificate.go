@@ -29,9 +29,9 @@ func (c *certificate) Start(context.Context, context.Context) (err error) {
 	return nil
 }
 
-// look has the files read again, when they have changed or at once, and reports what came of it. The error is why
+// checkFiles has the files read again, when they have changed or at once, and reports what came of it. The error is why
 // they are not served.
-func (c *certificate) look(now bool) error {
+func (c *certificate) checkFiles(now bool) error {
 	if c.pair == nil {
 		return nil
 	}
@@ -39,6 +39,7 @@ func (c *certificate) look(now bool) error {
 	if now {
 		look = c.pair.Reload
 	}
+	// The state before tells a recovery from files that were right all along.
 	failed := c.pair.State().Failed
 	changed, err := look()
 	switch {

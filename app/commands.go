@@ -11,9 +11,17 @@ import (
 
 // newCommands builds what keeps commands and dispatches them. p is filled in when it is asked for the first time.
 func newCommands(set command.Settings, p *entityParts, d entityDeps, writer store.Writer) *command.Service {
-	return command.New(set, command.Deps{States: d.known, Store: d.store, Writer: writer, Judge: p.judgeCommand, Targets: p.commandTargets,
-		Ceiling: func(tenant int64) int64 { return *p.Govern.Limits(p.Govern.TokenOf(tenant)).HeldCommandCeiling },
-		Gone:    func(tenant int64) bool { return p.Govern.Deleted(tenant) }, Logger: d.logger, Registerer: d.registerer})
+	return command.New(set, command.Deps{
+		States:     d.known,
+		Store:      d.store,
+		Writer:     writer,
+		Judge:      p.judgeCommand,
+		Targets:    p.commandTargets,
+		Ceiling:    func(tenant int64) int64 { return *p.Govern.Limits(p.Govern.TokenOf(tenant)).HeldCommandCeiling },
+		Gone:       func(tenant int64) bool { return p.Govern.Deleted(tenant) },
+		Logger:     d.logger,
+		Registerer: d.registerer,
+	})
 }
 
 // judgeCommand is the command.Judge: what the registry says of devices and a command.
@@ -31,7 +39,8 @@ const emptyPages = 5
 
 // commandTargets are the devices of a group that a caller may read: all of them, or one more than limit.
 func (p *entityParts) commandTargets(ctx context.Context, by *model.Principal, group string, version *int64, limit int) (out command.Target, err error) {
-	after, empty := int64(0), 0
+	after := int64(0)
+	empty := 0
 	for {
 		page, err := p.Registry.Groups.Targets(ctx, by, group, version, after, int64(min(limit+1, 1000)))
 		if err != nil {
@@ -41,6 +50,7 @@ func (p *entityParts) commandTargets(ctx context.Context, by *model.Principal, g
 			return command.Target{Refused: &command.Rejection{Code: *page.Code, Reason: *page.Reason}}, nil
 		}
 		out.Devices, out.Version, version = append(out.Devices, page.Devices...), page.Version, page.Version
+		// A large group without readable devices must not be walked to its end.
 		if len(page.Devices) == 0 {
 			empty++
 		}

@@ -77,6 +77,7 @@ func (in *Instance) start(ctx, life context.Context) (up []entry, err error) {
 		if err := c.of(in).Start(ctx, life); err != nil {
 			return up, fmt.Errorf("%s: %w", c.name, err)
 		}
+		// A stop that was asked for during the start takes effect between two components.
 		if up = append(up, c); ctx.Err() != nil {
 			break
 		}
@@ -90,6 +91,7 @@ func (in *Instance) stop(up []entry, early <-chan struct{}) error {
 	defer cancel()
 	done := make(chan struct{})
 	defer close(done)
+	// The operator can cancel the waits. Every component is stopped all the same.
 	go func() {
 		select {
 		case <-early:
@@ -99,6 +101,7 @@ func (in *Instance) stop(up []entry, early <-chan struct{}) error {
 		}
 	}()
 	var errs []error
+	// An error does not end the stop, but the stop is then not recorded as clean.
 	for _, c := range slices.Backward(up) {
 		if err := in.stopOne(ctx, c); err != nil {
 			errs = append(errs, fmt.Errorf("stopping %s: %w", c.name, err))
@@ -116,6 +119,7 @@ func (in *Instance) stopOne(ctx context.Context, e entry) error {
 		defer release()
 	}
 	c := e.of(in)
+	// The text is built only when the stop takes long enough to be reported.
 	defer in.reporting("stopping", func() string {
 		text := "waiting for " + e.name
 		if w, ok := c.(interface{ waitsFor() string }); ok {

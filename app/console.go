@@ -50,8 +50,12 @@ func (a *api) instance() admin.Instance {
 			}
 			return all
 		},
-		CheckConfiguration: a.checkConfiguration, Unauthenticated: a.unauthenticated, Backups: keptBackups{a}, Recounts: recounts{a}, Log: a.lines,
-		Now: time.Now,
+		CheckConfiguration: a.checkConfiguration,
+		Unauthenticated:    a.unauthenticated,
+		Backups:            keptBackups{a},
+		Recounts:           recounts{a},
+		Log:                a.lines,
+		Now:                time.Now,
 	}
 }
 
@@ -79,5 +83,10 @@ func snippetsOf(p entityParts) gql.SnippetMaker {
 
 // aboutConsole is what the console learns before anybody has signed in.
 func (f *front) aboutConsole() web.ConsoleAbout {
-	return web.ConsoleAbout{InstanceID: f.cfg.Instance.ID, Version: f.opt.Version, Setup: f.setupState() == web.SetupOpen, DevTools: gql.DevTools(f.opt.Getenv)}
+	return web.ConsoleAbout{
+		InstanceID: f.cfg.Instance.ID,
+		Version:    f.opt.Version,
+		Setup:      f.setupState() == web.SetupOpen,
+		DevTools:   gql.DevTools(f.opt.Getenv),
+	}
 }

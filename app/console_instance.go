@@ -41,7 +41,13 @@ func (k keptBackups) List() (*admin.BackupState, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &admin.BackupState{Directory: b.Directory, Keep: b.Keep, Next: microsOr(b.Next), Unlisted: b.Unlisted, Files: make([]admin.BackupFile, len(b.Files))}
+	s := &admin.BackupState{
+		Directory: b.Directory,
+		Keep:      b.Keep,
+		Next:      microsOr(b.Next),
+		Unlisted:  b.Unlisted,
+		Files:     make([]admin.BackupFile, len(b.Files)),
+	}
 	if b.Every > 0 {
 		s.Every = new(b.Every.Seconds())
 	}
@@ -52,7 +58,13 @@ func (k keptBackups) List() (*admin.BackupState, error) {
 		s.Failure = &admin.BackupFailure{At: model.MicrosOf(f.At), What: f.What, Name: f.Name, Text: f.Text}
 	}
 	for i, f := range b.Files {
-		s.Files[i] = admin.BackupFile{Name: f.Name, Bytes: f.Bytes, Modified: model.MicrosOf(f.Modified), Scheduled: f.Scheduled, Verified: verification(f.Verified)}
+		s.Files[i] = admin.BackupFile{
+			Name:      f.Name,
+			Bytes:     f.Bytes,
+			Modified:  model.MicrosOf(f.Modified),
+			Scheduled: f.Scheduled,
+			Verified:  verification(f.Verified),
+		}
 	}
 	return s, nil
 }
@@ -61,8 +73,19 @@ func verification(p *operate.BackupProof) *admin.BackupVerification {
 	if p == nil {
 		return nil
 	}
-	return &admin.BackupVerification{At: model.MicrosOf(p.At), Restorable: p.Restorable, Findings: append([]string{}, p.Findings...), Instance: textOr(p.Instance), Version: textOr(p.Version),
-		Created: microsOr(&p.Created), RootKey: textOr(p.RootKey), HasRootKey: p.HasRootKey, Tenants: p.Tenants, Devices: p.Devices, Messages: p.Messages}
+	return &admin.BackupVerification{
+		At:         model.MicrosOf(p.At),
+		Restorable: p.Restorable,
+		Findings:   append([]string{}, p.Findings...),
+		Instance:   textOr(p.Instance),
+		Version:    textOr(p.Version),
+		Created:    microsOr(&p.Created),
+		RootKey:    textOr(p.RootKey),
+		HasRootKey: p.HasRootKey,
+		Tenants:    p.Tenants,
+		Devices:    p.Devices,
+		Messages:   p.Messages,
+	}
 }
 
 // Create implements admin.Backups.
@@ -116,14 +139,28 @@ func (r recounts) Last() *admin.LedgerVerification {
 	if last == nil {
 		return nil
 	}
-	v := &admin.LedgerVerification{Started: model.MicrosOf(last.Started), Ended: microsOr(last.Ended), Done: last.Done, Rows: last.All, Error: textOr(last.Error), Wrongs: []admin.LedgerImbalance{}}
+	v := &admin.LedgerVerification{
+		Started: model.MicrosOf(last.Started),
+		Ended:   microsOr(last.Ended),
+		Done:    last.Done,
+		Rows:    last.All,
+		Error:   textOr(last.Error),
+		Wrongs:  []admin.LedgerImbalance{},
+	}
 	f := last.Found
 	if f == nil {
 		return v
 	}
 	v.Balanced, v.Hours, v.Messages, v.Readings, v.Waiting, v.Unlisted = &f.Balanced, f.Hours, f.Messages, f.Readings, f.Waiting, f.Unlisted
 	for _, w := range f.Wrongs {
-		i := admin.LedgerImbalance{Kind: w.Kind, Tenant: textOr(w.Tenant), Transport: textOr(w.Transport), Messages: w.Messages, Readings: w.Readings, Text: w.Text}
+		i := admin.LedgerImbalance{
+			Kind:      w.Kind,
+			Tenant:    textOr(w.Tenant),
+			Transport: textOr(w.Transport),
+			Messages:  w.Messages,
+			Readings:  w.Readings,
+			Text:      w.Text,
+		}
 		if w.Hour != nil {
 			i.Hour = new(w.Hour.UTC().Format(time.RFC3339))
 		}
@@ -138,6 +175,7 @@ func (a *api) checkConfiguration(text string) *admin.ConfigurationCheck {
 	if a.opt.Source != nil {
 		src = *a.opt.Source
 	}
+	// Of other files only those of conf.d are read, so that the answer tells nothing about the machine.
 	read := config.Read(src.Pasted(text))
 	out := &admin.ConfigurationCheck{Problems: showProblems(src.File, read.Problems), Warnings: []admin.ConfigurationProblem{}, Changes: []admin.ConfigurationChange{}}
 	if read.Config == nil {
@@ -159,6 +197,7 @@ func showProblems(main string, all config.Problems) []admin.ConfigurationProblem
 		if p.Line > 0 {
 			v.Line, v.Column = &p.Line, &p.Column
 		}
+		// The file is named only where it is another one than the text.
 		if p.File != main && p.File != config.PastedFile(main) {
 			v.File = textOr(p.File)
 		}
@@ -171,8 +210,16 @@ func showProblems(main string, all config.Problems) []admin.ConfigurationProblem
 func (a *api) unauthenticated() []admin.UnauthenticatedSender {
 	out := []admin.UnauthenticatedSender{}
 	for _, u := range a.applier.tap.Unproven.List() {
-		out = append(out, admin.UnauthenticatedSender{First: model.MicrosOf(u.First), Last: model.MicrosOf(u.Last), Count: u.Count, Transport: u.Transport, Tenant: textOr(u.Tenant),
-			Device: textOr(u.Device), Reason: u.Reason, Detail: textOr(u.Detail)})
+		out = append(out, admin.UnauthenticatedSender{
+			First:     model.MicrosOf(u.First),
+			Last:      model.MicrosOf(u.Last),
+			Count:     u.Count,
+			Transport: u.Transport,
+			Tenant:    textOr(u.Tenant),
+			Device:    textOr(u.Device),
+			Reason:    u.Reason,
+			Detail:    textOr(u.Detail),
+		})
 	}
 	return out
 }
@@ -202,11 +249,20 @@ func (a *api) sendTest(ctx context.Context, by *model.Principal, device string, 
 	case len(found) == 0:
 		return nil, model.NotFound("device", device)
 	}
+	// The journal says who sent a message in the name of a device.
 	if err := a.entities.writer.Mutate(ctx, by, func(c *store.Change) error {
-		return c.Audit(store.AuditEvent{TenantID: by.TenantID, Category: store.AuditMutation, Operation: store.AuditCreate, Table: "messages", Label: device, Rows: 1})
+		return c.Audit(store.AuditEvent{
+			TenantID:  by.TenantID,
+			Category:  store.AuditMutation,
+			Operation: store.AuditCreate,
+			Table:     "messages",
+			Label:     device,
+			Rows:      1,
+		})
 	}); err != nil {
 		return nil, err
 	}
+	// Watch before the message is sent, or its end may be missed.
 	watcher, err := a.applier.tap.Watch(ingest.Watch{Tenant: &by.Tenant, Device: device, Transport: ingest.TransportConsole})
 	if err != nil {
 		return nil, err
@@ -214,13 +270,31 @@ func (a *api) sendTest(ctx context.Context, by *model.Principal, device string, 
 	defer watcher.Close()
 	ctx, cancel := context.WithTimeout(ctx, testWait)
 	defer cancel()
-	began, answered := a.spool.clock.Stamp().Wall, make(chan ingest.Answer, 1)
-	a.intake.into.Accept(ctx, &ingest.Arrival{Transport: ingest.TransportConsole, Source: ingest.TransportConsole, Tenant: by.Tenant, Topic: device, Body: event,
-		Conn: &model.Binding{Tenant: by.Tenant, TenantID: by.TenantID, Device: device, DeviceID: found[0].ID}}, func(a ingest.Answer) { answered <- a })
+	began := a.spool.clock.Stamp().Wall
+	answered := make(chan ingest.Answer, 1)
+	a.intake.into.Accept(ctx, &ingest.Arrival{
+		Transport: ingest.TransportConsole,
+		Source:    ingest.TransportConsole,
+		Tenant:    by.Tenant,
+		Topic:     device,
+		Body:      event,
+		Conn:      &model.Binding{Tenant: by.Tenant, TenantID: by.TenantID, Device: device, DeviceID: found[0].ID},
+	}, func(a ingest.Answer) { answered <- a })
+	// The intake always answers.
 	answer := <-answered
 	if answer.Outcome != ingest.Stored {
-		return &ingest.Sighting{Received: began, Ended: a.spool.clock.Stamp().Wall, Tenant: by.Tenant, Transport: ingest.TransportConsole, Source: ingest.TransportConsole, Device: device,
-			Outcome: store.OutcomeRefused, Reason: answer.Reason, Why: answer.Text, Bytes: uint32(len(event))}, nil
+		return &ingest.Sighting{
+			Received:  began,
+			Ended:     a.spool.clock.Stamp().Wall,
+			Tenant:    by.Tenant,
+			Transport: ingest.TransportConsole,
+			Source:    ingest.TransportConsole,
+			Device:    device,
+			Outcome:   store.OutcomeRefused,
+			Reason:    answer.Reason,
+			Why:       answer.Text,
+			Bytes:     uint32(len(event)),
+		}, nil
 	}
 	for {
 		seen, _, err := watcher.Next(ctx)

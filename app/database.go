@@ -19,12 +19,14 @@ type database struct {
 
 // Start implements component.
 func (d *database) Start(ctx, _ context.Context) (err error) {
+	// Refuse a wrong directory before anything is made in it.
 	if err := refuseEdge(d.cfg.DataDir); err != nil {
 		return err
 	}
 	if err := checkSpoolPath(operate.SpoolPath(d.cfg.DataDir)); err != nil {
 		return err
 	}
+	// A new database beside a log that holds records would lose them.
 	if noDatabase(d.cfg.DataDir) {
 		if err := orphaned(d.cfg.DataDir); err != nil {
 			return err
@@ -54,6 +56,7 @@ func openVault(ctx context.Context, st store.Store, path, env string, warn func(
 	}); err != nil {
 		return nil, err
 	}
+	// The store knows under which key its secrets were sealed, so a wrong key is noticed here.
 	k, err := rootkey.Load(rootkey.Options{File: path, Env: env, SealedUnder: sealedUnder})
 	if err != nil {
 		return nil, err
@@ -61,6 +64,7 @@ func openVault(ctx context.Context, st store.Store, path, env string, warn func(
 	for _, w := range k.Warnings {
 		warn(w)
 	}
+	// Claim writes the id of the key the first time.
 	v := store.NewVault(k.Key)
 	return v, st.Write(ctx, store.Durable, v.Claim)
 }

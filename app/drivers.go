@@ -101,6 +101,7 @@ func (wiring) WalkLog(ctx context.Context, dir string, from model.Offset, f func
 }
 
 func (wiring) OpenEntities(ctx context.Context, cfg config.Config, getenv func(string) string, log *slog.Logger) (*operate.Entities, io.Closer, error) {
+	// The same refusals as at a start: an offline command must not make a database beside a log.
 	if err := refuseEdge(cfg.DataDir); err != nil {
 		return nil, nil, err
 	}
@@ -131,6 +132,7 @@ func (wiring) OpenEdge(cfg config.Config, getenv func(string) string, log *slog.
 
 func (w wiring) TransportOf(source string) string {
 	for _, k := range w.transports {
+		// Most transports have one source; those with several decide by themselves.
 		if k.Owns != nil && k.Owns(w.cfg, source) || k.Owns == nil && k.Source == source {
 			return k.Name
 		}

@@ -48,6 +48,7 @@ func NewEdge(cfg config.Config, opt Options) *Edge {
 	b.kinds, b.listeners.all = nil, edgeListeners(cfg)
 	in := &Edge{base: b}
 	b.memory.OpenFunc("program", programBytes, nil)
+	// The log is opened later, so the accounts ask for it once the edge serves.
 	for _, s := range []struct {
 		share share
 		held  func(spool.Stats) int64
@@ -97,6 +98,7 @@ func edgeListeners(c config.Config) operate.Listeners {
 		metricsListener(c),
 		{Name: operate.SocketListener, Access: "the operator; file mode 0600"},
 	}
+	// A listener with TLS stays closed without a certificate.
 	for i := range all {
 		if all[i].TLS && !c.TLS.Enabled() {
 			all[i].Configured = ""
@@ -122,8 +124,10 @@ func (in *Edge) Run(ctx context.Context, ready func(), early <-chan struct{}) er
 		}
 	}
 	in.ready.Store(false)
+	// One timeout bounds the whole stop.
 	stopping, cancel := context.WithTimeout(context.Background(), StopTimeout())
 	defer cancel()
+	// The operator can cancel the waits of the stop.
 	go func() {
 		select {
 		case <-early:
@@ -171,6 +175,7 @@ func (in *Edge) start(ctx, life context.Context, started func(func(context.Conte
 		return err
 	}
 	started(func(context.Context) error { return in.edge.Close() })
+	// What watches the edge comes before what uses it.
 	if err := in.scrape.Start(ctx, life); err != nil {
 		return err
 	}
@@ -179,6 +184,7 @@ func (in *Edge) start(ctx, life context.Context, started func(func(context.Conte
 		return err
 	}
 	started(func(ctx context.Context) error { return in.socket.Shutdown(ctx) })
+	// The link before the transports, and at the stop after them: the last messages are forwarded.
 	in.startLink()
 	started(func(context.Context) error {
 		in.stopLink()
@@ -196,7 +202,13 @@ func (in *Edge) start(ctx, life context.Context, started func(func(context.Conte
 // startWeb opens the port that answers health checks.
 func (in *Edge) startWeb(life context.Context) error {
 	var err error
-	if in.web, err = web.New(web.Config{MaxConnections: in.lock.apiConnections(), URLs: in.cfg.URLs, Ready: in.ready.Load, Log: in.log, Registerer: in.metrics}); err != nil {
+	if in.web, err = web.New(web.Config{
+		MaxConnections: in.lock.apiConnections(),
+		URLs:           in.cfg.URLs,
+		Ready:          in.ready.Load,
+		Log:            in.log,
+		Registerer:     in.metrics,
+	}); err != nil {
 		return err
 	}
 	sockets, err := in.base.open(in.certificate.pair, apiListeners(in.cfg))
@@ -213,6 +225,7 @@ func (in *Edge) startWeb(life context.Context) error {
 
 // open opens the log.
 func (in *Edge) open() error {
+	// The roles keep different files, so a directory of the other role is refused.
 	if _, err := os.Stat(operate.DBPath(in.cfg.DataDir)); err == nil {
 		return &model.Error{Code: model.CodeConflict, Message: fmt.Sprintf("%s is the data directory of a platform, the configuration says role: edge", in.cfg.DataDir),
 			Hint: "name another data_dir"}
@@ -224,7 +237,17 @@ func (in *Edge) open() error {
 		cfg.TLS = cfg.Uplink.TLS.Load // for each connection, so that renewed files are taken
 	}
 	var err error
-	in.edge, err = edge.Open(cfg, edge.Deps{Open: in.openLog, Dial: dialOperators, Now: in.look, Boot: in.boot, Built: build.Time(), Machine: machineOf(), Version: in.opt.Version, Logger: in.log, Registerer: in.metrics})
+	in.edge, err = edge.Open(cfg, edge.Deps{
+		Open:       in.openLog,
+		Dial:       dialOperators,
+		Now:        in.readClock,
+		Boot:       in.boot,
+		Built:      build.Time(),
+		Machine:    machineOf(),
+		Version:    in.opt.Version,
+		Logger:     in.log,
+		Registerer: in.metrics,
+	})
 	return err
 }
 
@@ -257,19 +280,28 @@ func (in *Edge) openLog(o edge.OpenLog) (spool.Log, *edge.Began, error) {
 
 // startSocket opens the operator's way in.
 func (in *Edge) startSocket(ctx, life context.Context) error {
-	in.socket = operate.NewEdgeServer(operate.EdgeDeps{Config: in.cfg, Version: in.opt.Version, Started: in.started, Ready: in.ready.Load, Listeners: in.listeners.list,
+	in.socket = operate.NewEdgeServer(operate.EdgeDeps{
+		Config:    in.cfg,
+		Version:   in.opt.Version,
+		Started:   in.started,
+		Ready:     in.ready.Load,
+		Listeners: in.listeners.list,
 		Connections: func() (open, maximum int) {
 			if in.mqtt == nil {
 				return 0, 0
 			}
 			return in.mqtt.Connections(), in.mqtt.Settings().MaxConnections
-		}, Edge: in.edge, Log: in.log, Metrics: in.metrics})
+		},
+		Edge:    in.edge,
+		Log:     in.log,
+		Metrics: in.metrics,
+	})
 	serve, path, err := in.socket.Listen(ctx, life)
 	if err != nil {
 		return err
 	}
 	in.listeners.opened(operate.SocketListener, path)
-	in.goes(life, "socket", func(context.Context) error { return serve() })
+	in.runPart(life, "socket", func(context.Context) error { return serve() })
 	return nil
 }
 
@@ -287,6 +319,7 @@ func (in *Edge) startTransports(life context.Context) error {
 	if err != nil {
 		return err
 	}
+	// Bounds as on a platform: memory and open files allow only so many connections.
 	settings := in.cfg.Broker.Settings
 	settings.MaxConnections = in.lock.maxConnections(settings.MaxConnections)
 	into := in.edge.Intake()
@@ -296,15 +329,22 @@ func (in *Edge) startTransports(life context.Context) error {
 	}
 	deps.Presence = in.edge.Presence()
 	var site *broker.Site
+	// With devices from the Weir above their credentials are checked here; else they share one, or need none.
 	verifier := in.edge.Verifier()
 	if verifier == nil {
 		site = &broker.Site{Admit: into.Admit, OtherInstance: edge.ReasonOtherInstance}
 	} else {
 		deps.Verifier = connectVerifier{verifier, func() string { return "" }}
 	}
-	in.mqtt, err = broker.New(broker.Config{InstanceID: in.cfg.Instance.ID, Source: mqttTransport.Source, Settings: settings, MaxHandshakes: in.lock.maxHandshakes(),
-		MaxLargePackets: in.lock.budget.largeBodies(), SilentPresence: deps.Presence == nil, Site: site},
-		deps)
+	in.mqtt, err = broker.New(broker.Config{
+		InstanceID:      in.cfg.Instance.ID,
+		Source:          mqttTransport.Source,
+		Settings:        settings,
+		MaxHandshakes:   in.lock.maxHandshakes(),
+		MaxLargePackets: in.lock.budget.largeBodies(),
+		SilentPresence:  deps.Presence == nil,
+		Site:            site,
+	}, deps)
 	if err != nil {
 		return errors.Join(err, closeAll(mqtt))
 	}
@@ -313,11 +353,13 @@ func (in *Edge) startTransports(life context.Context) error {
 			in.mqtt.Drop(func(b model.Binding) bool { return f.CredentialID != 0 && b.Credential == f.CredentialID })
 		})
 	}
+	// Commands of the Weir above are handed to the devices that are connected here.
 	in.edge.HandOnBy(in.mqtt.HandOn)
 	for _, s := range mqtt {
 		in.mqtt.Listen(s.Listener, broker.Listener{Name: s.About.Name, TLS: s.TLS, WebSocket: s.About.Protocol == mqttOverWebSocket})
 	}
-	in.goes(life, ingest.TransportMQTT, in.mqtt.Run)
+	in.runPart(life, ingest.TransportMQTT, in.mqtt.Run)
+	// HTTP ingest, when it has a listener.
 	sockets, err := in.base.open(in.certificate.pair, ingestListeners(in.cfg))
 	if err != nil || len(sockets) == 0 {
 		return err
@@ -326,13 +368,18 @@ func (in *Edge) startTransports(life context.Context) error {
 	for _, s := range sockets {
 		listeners = append(listeners, httpingest.Listener{Listener: s.Listener, Name: s.About.Name, TLS: s.TLS})
 	}
-	in.http, err = httpingest.New(httpingest.Config{InstanceID: in.cfg.Instance.ID, Source: httpTransport.Source, Basic: true, Settings: in.cfg.Ingest.Settings,
-		MaxConnections: in.lock.ingestConnections(), MaxLargeBodies: in.lock.budget.largeBodies()},
-		httpingest.Deps{Intake: into, Listeners: listeners, Logger: in.log, Registerer: in.metrics})
+	in.http, err = httpingest.New(httpingest.Config{
+		InstanceID:     in.cfg.Instance.ID,
+		Source:         httpTransport.Source,
+		Basic:          true,
+		Settings:       in.cfg.Ingest.Settings,
+		MaxConnections: in.lock.ingestConnections(),
+		MaxLargeBodies: in.lock.budget.largeBodies(),
+	}, httpingest.Deps{Intake: into, Listeners: listeners, Logger: in.log, Registerer: in.metrics})
 	if err != nil {
 		return errors.Join(err, closeAll(sockets))
 	}
-	in.goes(life, ingest.TransportHTTP, in.http.Run)
+	in.runPart(life, ingest.TransportHTTP, in.http.Run)
 	return nil
 }
 
@@ -354,6 +401,7 @@ func (in *Edge) stopTransports(ctx context.Context) error {
 		err = in.http.Close(ctx)
 	}
 	err = errors.Join(err, in.mqtt.Close(ctx))
+	// Last: the transports still wait for answers of the intake.
 	in.edge.Intake().Shut()
 	return err
 }

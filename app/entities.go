@@ -60,21 +60,43 @@ type activeDevices func(ctx context.Context, by *model.Principal) ([]int64, erro
 
 // Start reads the entities: tenants, identities, devices.
 func (e *entities) Start(ctx, life context.Context) (err error) {
+	// Changes of a running instance are records of the log, so the writer of all entities is the controller.
 	e.control = ingest.NewController(e.store.db.For(store.Applier), e.spool.log, e.spool.clock.Stamp, e.base.log)
 	e.deleted = make(chan struct{}, 1)
+	// The guard comes before the parts that open connections to addresses that users name.
 	if e.guard, err = guard.New(guard.Config{Settings: e.cfg.Egress, Registerer: e.metrics}); err != nil {
 		return err
 	}
-	if e.entityParts, err = newEntities(ctx, e.cfg, entityDeps{brought: e.base.brought, store: e.store.db, devices: e.store.db.For(store.Devices), writer: e.control, vault: e.store.vault, logger: e.base.log, registerer: e.metrics,
-		certs: e.certificate.pair, listeners: e.listeners.list, disk: e.checkDisk, metadata: e.metadataMemory, known: e.knownStates, deleted: e.noteDeleted, gone: e.countGone, look: e.look, plausible: func() bool { return e.spool.clock.Doubt() == "" }, ordered: e.wakeDrain, connect: e.guard.Client, guard: e.guard, limits: ruleLimits(e.cfg, e.budget, e.opt.RuleKinds),
-		active: func(ctx context.Context, by *model.Principal) ([]int64, error) { return e.states(ctx, by) }}); err != nil {
+	if e.entityParts, err = newEntities(ctx, e.cfg, entityDeps{
+		brought:    e.base.brought,
+		store:      e.store.db,
+		devices:    e.store.db.For(store.Devices),
+		writer:     e.control,
+		vault:      e.store.vault,
+		logger:     e.base.log,
+		registerer: e.metrics,
+		certs:      e.certificate.pair,
+		listeners:  e.listeners.list,
+		disk:       e.checkDisk,
+		metadata:   e.metadataMemory,
+		known:      e.knownStates,
+		deleted:    e.noteDeleted,
+		gone:       e.countGone,
+		look:       e.readClock,
+		plausible:  func() bool { return e.spool.clock.Doubt() == "" },
+		ordered:    e.wakeDrain,
+		connect:    e.guard.Client,
+		guard:      e.guard,
+		limits:     ruleLimits(e.cfg, e.budget, e.opt.RuleKinds),
+		active:     func(ctx context.Context, by *model.Principal) ([]int64, error) { return e.states(ctx, by) },
+	}); err != nil {
 		return err
 	}
-	e.goes(life, "auth", e.Auth.Run)
-	e.goes(life, "connectors", e.Connectors.Run)
-	e.goes(life, "notify", e.Notify.Run)
-	e.goes(life, "spare", e.keepSpare)
-	e.goes(life, "artifacts", e.Artifacts.Run)
+	e.runPart(life, "auth", e.Auth.Run)
+	e.runPart(life, "connectors", e.Connectors.Run)
+	e.runPart(life, "notify", e.Notify.Run)
+	e.runPart(life, "spare", e.keepSpare)
+	e.runPart(life, "artifacts", e.Artifacts.Run)
 	return nil
 }
 
@@ -123,6 +145,7 @@ const keysRetry = time.Minute
 
 // emptyKeys takes attributes that no selector in use names any more out of the metadata.
 func (e *entities) emptyKeys(ctx context.Context) error {
+	// Find once at the start what a process that ended early left; later ones are announced by Left.
 	err := e.Registry.AttributeKeys.Find(ctx)
 	for {
 		retry := make(<-chan time.Time)
@@ -157,6 +180,7 @@ func (e *entities) keepSpare(ctx context.Context) error {
 	t := time.NewTicker(spareInterval)
 	defer t.Stop()
 	for {
+		// Reserve space only while there is plenty: on a nearly full disk the reserve itself would do harm.
 		if free, reserve, err := e.disk(); err == nil && free >= 2*reserve {
 			if err := e.store.spare(min(spareBytes, reserve/spareShare)); err != nil {
 				e.base.log.Warn("no space can be kept for deletes on a full disk", "error", err)
@@ -240,26 +264,49 @@ type entityDeps struct {
 
 // newEntities builds the parts that know the entities.
 func newEntities(ctx context.Context, cfg config.Config, d entityDeps) (p entityParts, err error) {
-	bounded := bound(&d, func(tenant int64) int64 { return p.Govern.RegistryBytes(tenant) })
+	// All parts write through this one writer, which refuses growth beyond the limits. Its closures read p.Govern, which
+	// is set below, before the first change.
+	bounded := boundWriter(&d, func(tenant int64) int64 { return p.Govern.RegistryBytes(tenant) })
 	bounded.Gone = func(tenant int64) bool { return p.Govern.Deleted(tenant) }
 	p.writer = bounded
 	p.brought = d.brought
+	// The LwM2M server sets itself in here when it runs.
 	p.registered = &registeredDevices{}
 	p.Entities = &operate.Entities{Config: cfg, Listeners: d.listeners, Served: d.certs, Store: d.store}
 	hasher := auth.NewHasher(auth.Params{}, d.registerer)
 	if p.compiler, err = rules.NewCompiler(d.limits); err != nil {
 		return p, err
 	}
-	if p.Govern, err = govern.New(ctx, governConfig(cfg), govern.Deps{Store: d.store, Writer: bounded, Registerer: d.registerer,
-		OnDelete: d.deleted, OnSwitch: func(tenant string, _ bool) { p.verifier.Invalidate(auth.Invalidation{Tenant: tenant}) }}); err != nil {
+	// Tenants first: everything else belongs to one.
+	if p.Govern, err = govern.New(ctx, governConfig(cfg), govern.Deps{
+		Store:      d.store,
+		Writer:     bounded,
+		Registerer: d.registerer,
+		OnDelete:   d.deleted,
+		OnSwitch:   func(tenant string, _ bool) { p.verifier.Invalidate(auth.Invalidation{Tenant: tenant}) },
+	}); err != nil {
 		return p, err
 	}
-	p.Notify = notify.New(cfg.Notify, cfg.Limits.LimitSettings, notify.Deps{Store: d.store, Writer: bounded, Vault: d.vault, Tenants: p.Govern, Guard: d.guard, Now: d.look, Plausible: d.plausible,
-		Wake: d.ordered, Instance: cfg.Instance.ID, BaseURL: cfg.BaseURL, Logger: d.logger, Registerer: d.registerer})
+	// Before the capabilities: alarms hand their moves to notify.
+	p.Notify = notify.New(cfg.Notify, cfg.Limits.LimitSettings, notify.Deps{
+		Store:      d.store,
+		Writer:     bounded,
+		Vault:      d.vault,
+		Tenants:    p.Govern,
+		Guard:      d.guard,
+		Now:        d.look,
+		Plausible:  d.plausible,
+		Wake:       d.ordered,
+		Instance:   cfg.Instance.ID,
+		BaseURL:    cfg.BaseURL,
+		Logger:     d.logger,
+		Registerer: d.registerer,
+	})
 	if err = p.Notify.Load(ctx); err != nil {
 		return p, err
 	}
 	answerBytes := NewBudget(MemoryLimit(cfg)).answerBytes()
+	// Before the registry: it gets from each capability what to remove with a device.
 	brought := made(p.brought, Handed{
 		Base:        entity.Base{Store: d.store, Writer: bounded, Vault: d.vault},
 		Config:      cfg,
@@ -269,12 +316,26 @@ func newEntities(ctx context.Context, cfg config.Config, d entityDeps) (p entity
 		Log:         d.logger,
 		Metrics:     d.registerer,
 	})
+	// Before the registry, for the same reason. It asks the registry only later, through p.
 	p.Commands = newCommands(cfg.Commands, &p, d, bounded)
-	p.Artifacts = artifact.New(artifact.Deps{Store: d.store, Writer: bounded, Limits: func() (int64, int64) { return int64(cfg.LwM2M.MaxArtifact), int64(cfg.LwM2M.MaxArtifacts) },
-		Logger: d.logger, Registerer: d.registerer})
-	p.Registry = registry.New(registry.Config{DeviceSettings: cfg.Limits.DeviceSettings, RulesPerTenant: int64(cfg.Detection.MaxRules)}, registry.Deps{Store: d.store, Devices: d.devices, Writer: bounded,
-		Sealer: d.vault, Vault: d.vault, Hasher: hasher, Validator: validator{p.compiler, func(ctx context.Context, tenant int64) ([]string, error) { return p.Connectors.Tokens(ctx, tenant) }}, Registerer: d.registerer,
-		Removals: append([]registry.Removal{ingest.RemoveDeviceRows, provision.RemoveDeviceRows, p.Commands.RemoveDevice, lwm2mrows.Remove, installs.RemoveDevice, actions.RemoveDevice(d.gone)}, removals(p.brought)...), Active: d.active,
+	p.Artifacts = artifact.New(artifact.Deps{
+		Store:      d.store,
+		Writer:     bounded,
+		Limits:     func() (int64, int64) { return int64(cfg.LwM2M.MaxArtifact), int64(cfg.LwM2M.MaxArtifacts) },
+		Logger:     d.logger,
+		Registerer: d.registerer,
+	})
+	p.Registry = registry.New(registry.Config{DeviceSettings: cfg.Limits.DeviceSettings, RulesPerTenant: int64(cfg.Detection.MaxRules)}, registry.Deps{
+		Store:      d.store,
+		Devices:    d.devices,
+		Writer:     bounded,
+		Sealer:     d.vault,
+		Vault:      d.vault,
+		Hasher:     hasher,
+		Validator:  validator{p.compiler, func(ctx context.Context, tenant int64) ([]string, error) { return p.Connectors.Tokens(ctx, tenant) }},
+		Registerer: d.registerer,
+		Removals:   append([]registry.Removal{ingest.RemoveDeviceRows, provision.RemoveDeviceRows, p.Commands.RemoveDevice, lwm2mrows.Remove, installs.RemoveDevice, actions.RemoveDevice(d.gone)}, removals(p.brought)...),
+		Active:     d.active,
 		FenceLimits: func(tenant string) registry.FenceLimits {
 			v := p.Govern.Limits(tenant)
 			return registry.FenceLimits{Fences: *v.GeoFenceCeiling, Positions: *v.GeoFencePositionCeiling, Budget: *v.GeoFencePositionBudget}
@@ -282,48 +343,107 @@ func newEntities(ctx context.Context, cfg config.Config, d entityDeps) (p entity
 		Managed: func() bool { return cfg.Edge.Uplink.BrokerURL != "" && cfg.Edge.Uplink.Sync },
 		Invalidate: func(device, credential int64) {
 			p.verifier.Invalidate(auth.Invalidation{DeviceID: device, CredentialID: credential})
-		}})
-	p.Provision = provision.New(cfg.Limits.ProfileSettings, provision.Deps{Registry: p.Registry, Store: d.store, Devices: d.devices, Writer: bounded,
-		Hasher: hasher, Secrets: auth.NewSharedSecrets(hasher), Tenants: p.Govern, Registerer: d.registerer})
-	p.verifier = auth.NewVerifier(auth.VerifierConfig{Credentials: finder{p.Registry.Credentials}, Keys: finder{p.Registry.Credentials}, Certificates: finder{p.Registry.Credentials}, Tenants: p.Govern, Hasher: hasher, Used: p.Provision.Used, Registerer: d.registerer})
-	p.Auth, err = auth.New(ctx, authConfig(cfg), auth.Deps{Store: d.store, Writer: bounded, Vault: d.vault, Tenants: p.Govern,
-		Hasher: hasher, Logger: d.logger, Registerer: d.registerer})
+		},
+	})
+	// Before the verifier, which tells provision that a credential was used.
+	p.Provision = provision.New(cfg.Limits.ProfileSettings, provision.Deps{
+		Registry:   p.Registry,
+		Store:      d.store,
+		Devices:    d.devices,
+		Writer:     bounded,
+		Hasher:     hasher,
+		Secrets:    auth.NewSharedSecrets(hasher),
+		Tenants:    p.Govern,
+		Registerer: d.registerer,
+	})
+	p.verifier = auth.NewVerifier(auth.VerifierConfig{
+		Credentials:  finder{p.Registry.Credentials},
+		Keys:         finder{p.Registry.Credentials},
+		Certificates: finder{p.Registry.Credentials},
+		Tenants:      p.Govern,
+		Hasher:       hasher,
+		Used:         p.Provision.Used,
+		Registerer:   d.registerer,
+	})
+	// People and services.
+	p.Auth, err = auth.New(ctx, authConfig(cfg), auth.Deps{
+		Store:      d.store,
+		Writer:     bounded,
+		Vault:      d.vault,
+		Tenants:    p.Govern,
+		Hasher:     hasher,
+		Logger:     d.logger,
+		Registerer: d.registerer,
+	})
 	if err != nil {
 		return p, err
 	}
-	p.Inference = inference.New(cfg.AI, inference.Deps{Store: d.store, Writer: bounded, Vault: d.vault, Tenants: p.Govern, Client: d.connect, Logger: d.logger, Registerer: d.registerer})
-	p.Connectors = connectors.New(cfg.Limits.ConnectorSettings, connectors.Deps{Store: d.store, Writer: bounded, Vault: d.vault, Tenants: p.Govern, Guard: d.guard, AtOnce: cfg.Connectors.PerDestination,
-		Logger: d.logger, Registerer: d.registerer})
+	p.Inference = inference.New(cfg.AI, inference.Deps{
+		Store:      d.store,
+		Writer:     bounded,
+		Vault:      d.vault,
+		Tenants:    p.Govern,
+		Client:     d.connect,
+		Logger:     d.logger,
+		Registerer: d.registerer,
+	})
+	p.Connectors = connectors.New(cfg.Limits.ConnectorSettings, connectors.Deps{
+		Store:      d.store,
+		Writer:     bounded,
+		Vault:      d.vault,
+		Tenants:    p.Govern,
+		Guard:      d.guard,
+		AtOnce:     cfg.Connectors.PerDestination,
+		Logger:     d.logger,
+		Registerer: d.registerer,
+	})
+	// Every kind is known now. The order matters: fields refer only to kinds of earlier catalogs.
 	p.Catalog = entity.Union(p.Govern.Kinds, p.Auth.Kinds, p.Registry.Kinds, p.Registry.Keyed, p.Connectors.Kinds, p.Notify.Kinds, p.Inference.Kinds, brought)
+	// Count once in the life of a database what the rows of each tenant take; changes keep the sums from then on.
 	if err = store.CountUsage(ctx, d.store, p.Catalog, p.Registry.Besides(), p.Govern.Besides()); err != nil {
 		return p, err
 	}
-	p.Site = site.New(site.Parts{Store: d.store, Writer: bounded, Govern: p.Govern, Auth: p.Auth, Registry: p.Registry, Hasher: hasher, Vault: d.vault,
-		Catalog: p.Catalog, Connectors: p.Connectors.Tokens,
+	p.Site = site.New(site.Parts{
+		Store:      d.store,
+		Writer:     bounded,
+		Govern:     p.Govern,
+		Auth:       p.Auth,
+		Registry:   p.Registry,
+		Hasher:     hasher,
+		Vault:      d.vault,
+		Catalog:    p.Catalog,
+		Connectors: p.Connectors.Tokens,
 		Progress: func(done, all int) {
 			if all >= 2*passwordProgress && done%passwordProgress == 0 {
 				d.logger.Info("comparing the passwords of the site", "done", done, "of", all)
 			}
-		}})
+		},
+	})
 	return p, nil
 }
 
 // known is what the operations of a capability may ask.
 func (p *entityParts) known() Known { return Known{Catalog: p.Catalog, Registry: p.Registry} }
 
-// bound is the writer of all that changes entities: it alone lets their rows grow no further than they may.
-func bound(d *entityDeps, limit func(tenant int64) int64) *store.Bounded {
+// boundWriter is the writer of all that changes entities: it alone lets their rows grow no further than they may.
+func boundWriter(d *entityDeps, limit func(tenant int64) int64) *store.Bounded {
 	refused := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_registry_refused_changes_total",
 		Help: "Changes that were refused because of what they would have written, by cause (bytes of the tenant, disk, size of the change, rate of the tenant, memory for metadata)."}, []string{"cause"})
+	// Create every series at once, so that a rate over it begins at zero.
 	for _, cause := range store.GrowthCauses() {
 		refused.WithLabelValues(string(cause))
 	}
 	if d.registerer != nil {
 		d.registerer.MustRegister(refused)
 	}
-	return &store.Bounded{Writer: d.writer, Growth: store.Growth{Limit: limit, Disk: d.disk, Metadata: d.metadata, Refused: func(cause store.GrowthCause) {
-		refused.WithLabelValues(string(cause)).Inc()
-	}}}
+	return &store.Bounded{Writer: d.writer, Growth: store.Growth{
+		Limit:    limit,
+		Disk:     d.disk,
+		Metadata: d.metadata,
+		Refused: func(cause store.GrowthCause) {
+			refused.WithLabelValues(string(cause)).Inc()
+		},
+	}}
 }
 
 // passwordProgress is after how many passwords of a site the progress is logged: each takes a good part of a second on a
@@ -332,20 +452,36 @@ const passwordProgress = 20
 
 // restingEntities are the entities of a directory in which nothing runs, with the GraphQL areas that are about them.
 func restingEntities(ctx context.Context, cfg config.Config, st store.Store, getenv func(string) string, log *slog.Logger) (*operate.Entities, error) {
+	// The root key as of a running instance: secrets are read and written here too.
 	vault, err := openVault(ctx, st, operate.RootKeyPath(cfg), getenv("WEIR_ROOT_KEY"), func(w string) { log.Warn(w) })
 	if err != nil {
 		return nil, err
 	}
 	r := &restingAPI{}
-	if r.entityParts, err = newEntities(ctx, cfg, entityDeps{brought: capabilities(), store: st, writer: store.Direct{Store: st}, vault: vault, logger: log,
-		active: func(ctx context.Context, by *model.Principal) ([]int64, error) { return r.state.ActiveDevices(ctx, by) },
-		limits: ruleLimits(cfg, NewBudget(MemoryLimit(cfg)), nil), listeners: func() operate.Listeners { return nil }}); err != nil {
+	// Changes go directly to the database: no applier runs that could lag behind a log. The next start appends them to the log.
+	if r.entityParts, err = newEntities(ctx, cfg, entityDeps{
+		brought:   capabilities(),
+		store:     st,
+		writer:    store.Direct{Store: st},
+		vault:     vault,
+		logger:    log,
+		active:    func(ctx context.Context, by *model.Principal) ([]int64, error) { return r.state.ActiveDevices(ctx, by) },
+		limits:    ruleLimits(cfg, NewBudget(MemoryLimit(cfg)), nil),
+		listeners: func() operate.Listeners { return nil },
+	}); err != nil {
 		return nil, err
 	}
 	states := storedStates{st}
-	r.state = gql.StateDeps{States: states, Latest: states, Devices: r.Registry.Devices.Rows, Tokens: r.Registry.Devices.Tokens, External: r.Registry.Devices,
+	r.state = gql.StateDeps{
+		States:    states,
+		Latest:    states,
+		Devices:   r.Registry.Devices.Rows,
+		Tokens:    r.Registry.Devices.Tokens,
+		External:  r.Registry.Devices,
 		Listening: func() int64 { return math.MaxInt64 }, // a device is not active where nothing listens
-		Silence:   func() time.Duration { return cfg.Presence.InactivityTimeout }}
+		Silence:   func() time.Duration { return cfg.Presence.InactivityTimeout },
+	}
+	// Only areas that need no running part are opened.
 	r.Areas = gql.New(gql.Config{Log: log})
 	for _, s := range areasOf(cfg, r.brought) {
 		if s.rest != nil {
@@ -461,11 +597,19 @@ func (v validator) Validate(ctx context.Context, by *model.Principal, candidates
 	}
 	var refused []registry.Refusal
 	var remarks []entity.Remark
+	// Rules may name connectors; which ones exist is not in the candidates.
 	known, err := v.connectors(ctx, by.TenantID)
 	if err != nil {
 		return nil, nil, err
 	}
-	names := rules.Vocabulary{Metrics: there.Metrics, Commands: there.Commands, Fences: there.Fences, Connectors: known, SourceNames: there.SourceNames}
+	// Convert between the packages: registry and rules are of layers that do not import each other.
+	names := rules.Vocabulary{
+		Metrics:     there.Metrics,
+		Commands:    there.Commands,
+		Fences:      there.Fences,
+		Connectors:  known,
+		SourceNames: there.SourceNames,
+	}
 	names.Ranges = make(map[string]vocabulary.Range, len(there.Ranges))
 	for metric, r := range there.Ranges {
 		names.Ranges[metric] = vocabulary.Range(r)
@@ -482,5 +626,11 @@ func (v validator) Validate(ctx context.Context, by *model.Principal, candidates
 
 // ruleLimits are the limits of the rules, those of the memory among them.
 func ruleLimits(cfg config.Config, b Budget, kinds []rules.Kind) rules.Limits {
-	return rules.Limits{Settings: cfg.Detection, MaxKeysInAll: b.keysInAll(), MaxSamplesInAll: b.samplesInAll(), Kinds: kinds, Actions: rules.Performed()}
+	return rules.Limits{
+		Settings:        cfg.Detection,
+		MaxKeysInAll:    b.keysInAll(),
+		MaxSamplesInAll: b.samplesInAll(),
+		Kinds:           kinds,
+		Actions:         rules.Performed(),
+	}
 }

@@ -14,7 +14,7 @@ func (in *Instance) Registry() *prometheus.Registry { return in.metrics }
 func (in *Edge) Registry() *prometheus.Registry { return in.metrics }
 
 // Older is what is said of a database that is older than its log.
-var Older = older
+var Older = explainOlderStore
 
 // Store returns the database of a running instance.
 func (in *Instance) Store() store.Driver { return in.store.db }

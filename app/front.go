@@ -52,15 +52,26 @@ func (l *later) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // Start opens the API port with every route still closed: health is answered from the first moment on.
 func (f *front) Start(_, life context.Context) error {
+	// Every route exists from the start; its handler is set once its parts run.
 	f.late = map[string]*later{jwksPath: {}, serviceTokenPath: {}, logoPath: {}, artifactPath: {}, downloadPath: {}, web.SetupCalls: {}}
-	cfg := web.Config{MaxConnections: f.lock.apiConnections(), URLs: f.cfg.URLs, DevTools: gql.DevTools(f.opt.Getenv), Ready: f.ready.Load, Closed: f.base.closed, Log: f.log,
-		Registerer: f.metrics, Handlers: map[string]http.Handler{},
+	cfg := web.Config{
+		MaxConnections: f.lock.apiConnections(),
+		URLs:           f.cfg.URLs,
+		DevTools:       gql.DevTools(f.opt.Getenv),
+		Ready:          f.ready.Load,
+		Closed:         f.base.closed,
+		Log:            f.log,
+		Registerer:     f.metrics,
+		Handlers:       map[string]http.Handler{},
 		Absent: []web.Absent{{Area: placeholderArea, Note: "answers with a placeholder schema; devices send to the ingest listener and the broker"},
-			{Area: "sparkplug-ingest", Note: "serves no GraphQL"}, {Area: "lwm2m-ingest", Note: "serves no GraphQL"}}}
+			{Area: "sparkplug-ingest", Note: "serves no GraphQL"}, {Area: "lwm2m-ingest", Note: "serves no GraphQL"}},
+	}
 	for path, h := range f.late {
 		cfg.Handlers[path] = h
 	}
+	// The setup page is served while everything else starts: it shows how far the start is.
 	maps.Copy(cfg.Handlers, web.SetupPages(f.setupState, f.opt.Version))
+	// The schemas of the areas are served at once; their operations come later.
 	for _, s := range areasOf(f.cfg, f.brought) {
 		name := s.Name()
 		sdl, err := s.Schema()
@@ -68,7 +79,16 @@ func (f *front) Start(_, life context.Context) error {
 			return err
 		}
 		f.late[name] = &later{}
-		area := web.Area{Name: s.Area, Variant: s.Variant, Plane: s.Plane().String(), Token: s.Token(), Note: s.Callers(), SDL: sdl, Example: s.Example, Handler: f.late[name]}
+		area := web.Area{
+			Name:    s.Area,
+			Variant: s.Variant,
+			Plane:   s.Plane().String(),
+			Token:   s.Token(),
+			Note:    s.Callers(),
+			SDL:     sdl,
+			Example: s.Example,
+			Handler: f.late[name],
+		}
 		if s.Service {
 			area.Plane = "service"
 		}
@@ -77,6 +97,7 @@ func (f *front) Start(_, life context.Context) error {
 	if cfg.DevTools {
 		f.log.Info("developer tools are on: introspection and the explorer of the API are open to every client", "variable", gql.DevToolsVariable)
 	}
+	// After the areas: the pages list them.
 	pages := f.pages(cfg)
 	var err error
 	if pages.Console, err = web.NewConsole(f.cfg.Console.ConsoleSettings, f.aboutConsole); err != nil {
@@ -91,9 +112,19 @@ func (f *front) Start(_, life context.Context) error {
 
 // pages are those of / and below.
 func (f *front) pages(cfg web.Config) web.Front {
-	return web.Front{Instance: f.cfg.Instance.ID, Version: f.opt.Version, BaseURL: func() string { return f.effective().BaseURL },
-		Setup: f.setupState, Ready: f.ready.Load, Listeners: f.shown, Areas: cfg.Areas, DevTools: cfg.DevTools, Log: f.log, Firings: f.fired,
-		Accounts: web.Accounts{Auth: f.signIn}}
+	return web.Front{
+		Instance:  f.cfg.Instance.ID,
+		Version:   f.opt.Version,
+		BaseURL:   func() string { return f.effective().BaseURL },
+		Setup:     f.setupState,
+		Ready:     f.ready.Load,
+		Listeners: f.shown,
+		Areas:     cfg.Areas,
+		DevTools:  cfg.DevTools,
+		Log:       f.log,
+		Firings:   f.fired,
+		Accounts:  web.Accounts{Auth: f.signIn},
+	}
 }
 
 // signIn is what the pages sign people in with, nil until it is known.
@@ -132,7 +163,14 @@ func firingsOf(ctx context.Context, e *operate.Entities, q operate.FiringQuery) 
 }
 
 func firing(f *operate.Firing) web.Firing {
-	w := web.Firing{Time: f.Occurred.UTC().Format("2006-01-02 15:04:05 UTC"), Tenant: f.Tenant, Device: f.Device, Rule: f.Rule, Edge: f.Edge, Severity: f.Severity}
+	w := web.Firing{
+		Time:     f.Occurred.UTC().Format("2006-01-02 15:04:05 UTC"),
+		Tenant:   f.Tenant,
+		Device:   f.Device,
+		Rule:     f.Rule,
+		Edge:     f.Edge,
+		Severity: f.Severity,
+	}
 	if f.Value != nil {
 		w.Value = strconv.FormatFloat(*f.Value, 'g', -1, 64)
 	}

@@ -21,19 +21,39 @@ func (b Budget) ingestConnections() int {
 }
 
 // httpTransport is HTTP ingest.
-var httpTransport = Transport{Name: ingest.TransportHTTP, Source: "http1", Listeners: ingestListeners, New: newHTTP, share: &ingestShare}
+var httpTransport = Transport{
+	Name:      ingest.TransportHTTP,
+	Source:    "http1",
+	Listeners: ingestListeners,
+	New:       newHTTP,
+	share:     &ingestShare,
+}
 
 func newHTTP(d TransportDeps) (Served, error) {
 	if len(d.Sockets) == 0 {
 		return Served{}, nil
 	}
+	// The transport takes the sockets over.
 	var listeners []httpingest.Listener
 	for _, s := range d.Sockets {
 		listeners = append(listeners, httpingest.Listener{Listener: s.Listener, Name: s.About.Name, TLS: s.TLS})
 	}
-	h, err := httpingest.New(httpingest.Config{InstanceID: d.Config.Instance.ID, Source: d.Source, Settings: d.Config.Ingest.Settings, MaxConnections: d.lock.ingestConnections(), MaxLargeBodies: d.lock.budget.largeBodies()},
-		httpingest.Deps{Intake: d.Intake, Provision: d.Provision, Desk: d.Desk, Attributes: d.Registry.Attributes, Listeners: listeners,
-			Refused: func(why, text string) { d.Refused("", "", why, text) }, Logger: d.Logger, Registerer: d.Registerer})
+	h, err := httpingest.New(httpingest.Config{
+		InstanceID:     d.Config.Instance.ID,
+		Source:         d.Source,
+		Settings:       d.Config.Ingest.Settings,
+		MaxConnections: d.lock.ingestConnections(),
+		MaxLargeBodies: d.lock.budget.largeBodies(),
+	}, httpingest.Deps{
+		Intake:     d.Intake,
+		Provision:  d.Provision,
+		Desk:       d.Desk,
+		Attributes: d.Registry.Attributes,
+		Listeners:  listeners,
+		Refused:    func(why, text string) { d.Refused("", "", why, text) },
+		Logger:     d.Logger,
+		Registerer: d.Registerer,
+	})
 	if err != nil {
 		return Served{}, err
 	}

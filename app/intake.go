@@ -29,14 +29,37 @@ const countsInterval = 10 * time.Second
 
 // Start implements component.
 func (i *intake) Start(_, life context.Context) error {
-	i.gauge = ingest.NewGauge(ingest.GaugeConfig{Log: i.spool.log, Applied: i.applier.ingest.Applied, Disk: i.disk, DiskSettings: i.cfg.Spool.DiskSettings,
-		Done: i.spool.appliedOnly(), Throttle: i.applier.throttle, Logger: i.log, Registry: i.metrics})
+	// The gauge says how full log and disk are; the intake refuses or slows senders by it.
+	i.gauge = ingest.NewGauge(ingest.GaugeConfig{
+		Log:          i.spool.log,
+		Applied:      i.applier.ingest.Applied,
+		Disk:         i.disk,
+		DiskSettings: i.cfg.Spool.DiskSettings,
+		Done:         i.spool.appliedOnly(),
+		Throttle:     i.applier.throttle,
+		Logger:       i.log,
+		Registry:     i.metrics,
+	})
 	i.into = ingest.NewIntake(intakeConfig(i.cfg),
-		ingest.IntakeDeps{Log: i.spool.log, Counts: i.spool.counts, Stamp: i.spool.clock.Stamp, Verify: i.verify, Ceiling: i.entities.Govern, Pressure: i.gauge, Throttle: i.applier.throttle,
-			Seal: i.store.vault.Seal, KeepRejected: i.keepRejected, Tap: i.applier.tap, Rates: i.applier.rates, Logger: i.log, Registry: i.metrics})
-	i.goes(life, "pressure", i.gauge.Run)
-	i.goes(life, "intake", i.into.Run)
-	i.goes(life, "transport counts", func(ctx context.Context) error { return i.into.RunCounts(ctx, countsInterval) })
+		ingest.IntakeDeps{
+			Log:          i.spool.log,
+			Counts:       i.spool.counts,
+			Stamp:        i.spool.clock.Stamp,
+			Verify:       i.verify,
+			Ceiling:      i.entities.Govern,
+			Pressure:     i.gauge,
+			Throttle:     i.applier.throttle,
+			Seal:         i.store.vault.Seal,
+			KeepRejected: i.keepRejected,
+			Tap:          i.applier.tap,
+			Rates:        i.applier.rates,
+			Logger:       i.log,
+			Registry:     i.metrics,
+		})
+	// Counts of refusals travel in batches of the log. RunCounts makes one where no message does.
+	i.runPart(life, "pressure", i.gauge.Run)
+	i.runPart(life, "intake", i.into.Run)
+	i.runPart(life, "transport counts", func(ctx context.Context) error { return i.into.RunCounts(ctx, countsInterval) })
 	return nil
 }
 
@@ -55,7 +78,17 @@ func (i *intake) disk() (free, size int64, err error) {
 
 // verify asks auth about the credential in a body.
 func (i *intake) verify(ctx context.Context, c ingest.Claim) (ingest.Proof, model.Verdict, error) {
-	p, err := i.entities.verifier.Verify(ctx, auth.Claim{Tenant: c.Tenant, Type: c.Type, ID: c.ID, Secret: c.Secret, From: c.From, Spend: c.Spend, Connecting: true})
+	p, err := i.entities.verifier.Verify(ctx, auth.Claim{
+		Tenant:     c.Tenant,
+		Type:       c.Type,
+		ID:         c.ID,
+		Secret:     c.Secret,
+		From:       c.From,
+		Spend:      c.Spend,
+		Connecting: true,
+	})
+	// Tell a credential that is wrong (a verdict, counted for the sender) from a check that could not be made (the sender
+	// tries again).
 	if err != nil {
 		verdict, refused := auth.VerdictOf(err)
 		switch {
@@ -77,6 +110,7 @@ const rejectedBytes = 16 << 20
 // keepRejected puts copies of bodies that were refused into the rejected-payload buffer.
 func (i *intake) keepRejected(ctx context.Context, ds []*store.DeadLetter) error {
 	return i.store.db.Write(ctx, store.Results, func(tx store.Tx) error {
+		// Trim in the same transaction: the buffer is within its bound at each commit.
 		for _, d := range ds {
 			if err := store.AddDeadLetter(tx, d); err != nil {
 				return err

@@ -70,6 +70,7 @@ type OpenSocket struct {
 // open opens those of the listeners that the configuration does not keep closed: all of them or, with an error, none.
 func (b *base) open(pair *certs.Reloader, these []operate.Listener) (open []OpenSocket, err error) {
 	for _, l := range b.listeners.list() {
+		// Datagram listeners are opened by their transport.
 		if l.Configured == "" || l.Datagrams || !slices.ContainsFunc(these, func(t operate.Listener) bool { return t.Name == l.Name }) {
 			continue
 		}
@@ -82,6 +83,7 @@ func (b *base) open(pair *certs.Reloader, these []operate.Listener) (open []Open
 		}
 		open = append(open, socket)
 	}
+	// Note the addresses only once all are open: none is shown of a start that fails.
 	for i, s := range open {
 		open[i].About.Address = s.Addr().String()
 		b.listeners.opened(s.About.Name, s.Addr().String())
@@ -100,6 +102,7 @@ func closeAll(open []OpenSocket) (err error) {
 // listen opens a listener, with AnyPort on a free port where its own is taken.
 func (b *base) listen(l operate.Listener) (net.Listener, error) {
 	socket, err := net.Listen("tcp", l.Configured)
+	// The demonstration takes any port rather than fail.
 	if b.opt.AnyPort && errors.Is(err, syscall.EADDRINUSE) {
 		if host, _, split := net.SplitHostPort(l.Configured); split == nil {
 			socket, err = net.Listen("tcp", net.JoinHostPort(host, "0"))
@@ -131,6 +134,7 @@ func notListening(key, addr string, err error) error {
 	variable := "WEIR_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 	e := &model.Error{Message: fmt.Sprintf("%s: %s cannot be opened: %v", key, addr, err), Err: err,
 		Hint: fmt.Sprintf("choose another address with %s or %s", key, variable)}
+	// The frequent causes have a hint of their own.
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		e.Message = fmt.Sprintf("%s: %s is in use by another process", key, addr)

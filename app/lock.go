@@ -22,10 +22,12 @@ type lock struct {
 
 // Start implements component.
 func (l *lock) Start(context.Context, context.Context) (err error) {
+	// The lock first: nothing may be looked at while another process owns the directory.
 	if l.dir, err = operate.TakeDataDir(l.cfg.DataDir); err != nil {
 		return err
 	}
 	l.warn(l.cfg.Warnings())
+	// A component that fails at its start is not stopped, so it releases the lock itself.
 	if err = l.checkFiles(); err != nil {
 		err = errors.Join(err, l.dir.Close())
 	}

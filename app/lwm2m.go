@@ -28,24 +28,42 @@ func sessionsIn(bytes int64, configured int) int {
 }
 
 // lwm2mTransport is the LwM2M server.
-var lwm2mTransport = Transport{Name: ingest.TransportLwM2M, Source: "lwm2m", Listeners: lwm2mListeners, New: newLwM2M, share: &lwm2mShare}
+var lwm2mTransport = Transport{
+	Name:      ingest.TransportLwM2M,
+	Source:    "lwm2m",
+	Listeners: lwm2mListeners,
+	New:       newLwM2M,
+	share:     &lwm2mShare,
+}
 
 func newLwM2M(d TransportDeps) (Served, error) {
 	listener := lwm2mListeners(d.Config)[0]
 	if listener.Configured == "" {
 		return Served{}, nil
 	}
+	// Computed again at each reload, so that the memory bound stays in it.
 	settings := func(c *config.Config) lwm2m.Settings {
 		s := c.LwM2M
 		s.ModelsDir = operate.LwM2MModelsDir(*c)
 		s.MaxSessions = sessionsIn(d.lock.budget.of(lwm2mShare), s.MaxSessions)
 		return s
 	}
-	deps := lwm2m.Deps{Listen: func() (net.PacketConn, error) { return d.Datagrams(listener) }, Intake: d.Intake, Keys: keys{d.Verifier}, Store: d.Registrations, Presence: d.Presence, Desk: d.Desk, Artifacts: d.Registrations.entities.Artifacts,
+	deps := lwm2m.Deps{
+		Listen:    func() (net.PacketConn, error) { return d.Datagrams(listener) },
+		Intake:    d.Intake,
+		Keys:      keys{d.Verifier},
+		Store:     d.Registrations,
+		Presence:  d.Presence,
+		Desk:      d.Desk,
+		Artifacts: d.Registrations.entities.Artifacts,
 		Profile: func(ctx context.Context, b model.Binding) (*model.LwM2MProfile, []model.MetricView, error) {
 			return d.Registry.Devices.LwM2MOf(ctx, b.TenantID, b.DeviceID)
 		},
-		Refused: d.Refused, Logger: d.Logger, Registerer: d.Registerer}
+		Refused:    d.Refused,
+		Logger:     d.Logger,
+		Registerer: d.Registerer,
+	}
+	// Certificates and keys: credentials in the store, and identities of the configuration before them.
 	own, err := newCertificates(d)
 	if err != nil {
 		return Served{}, err
@@ -56,14 +74,21 @@ func newLwM2M(d TransportDeps) (Served, error) {
 		return Served{}, err
 	}
 	deps.Keys, deps.Orphaned = named, named.Orphaned
+	// The bootstrap server has a socket of its own.
 	if boot := lwm2mListeners(d.Config)[1]; boot.Configured != "" {
 		socket, err := d.Datagrams(boot) // what is wrong with the address is said at the start
 		if err != nil {
 			return Served{}, err
 		}
-		deps.Bootstrap = &lwm2m.BootstrapDeps{Listen: func() (net.PacketConn, error) { return socket, nil }, Keys: bootstrapKeys{d.Verifier}, Mint: minter{d.Registry.Credentials}.mint, Discard: minter{d.Registry.Credentials}.discard}
+		deps.Bootstrap = &lwm2m.BootstrapDeps{
+			Listen:  func() (net.PacketConn, error) { return socket, nil },
+			Keys:    bootstrapKeys{d.Verifier},
+			Mint:    minter{d.Registry.Credentials}.mint,
+			Discard: minter{d.Registry.Credentials}.discard,
+		}
 		deps.Registered = minter{d.Registry.Credentials}.registered
 	}
+	// By default the server opens its socket only once a device has a key: most instances have no LwM2M device.
 	wanted := d.Config.LwM2M.Enabled == "true" || len(named.configured) > 0
 	if !wanted {
 		if wanted, err = d.Registry.Credentials.HasKeys(context.Background()); err != nil {
@@ -83,17 +108,32 @@ func newLwM2M(d TransportDeps) (Served, error) {
 	if err != nil {
 		return Served{}, err
 	}
+	// The API shows its registrations from here on.
 	d.Registrations.entities.registered.server.Store(s)
 	return Served{Transport: s, Carrier: s.Commands(), Reload: func(c *config.Config) { s.Set(settings(c), c.Presence.Timing) }}, nil
 }
 
 // lwm2mListeners is the socket of the LwM2M server.
 func lwm2mListeners(c config.Config) []operate.Listener {
-	l := operate.Listener{Name: operate.LwM2MListener, Key: "listeners.lwm2m", Configured: c.Listeners.LwM2M, Protocol: "LwM2M", Access: "devices; a pre-shared key or a certificate per session", Datagrams: true}
+	l := operate.Listener{
+		Name:       operate.LwM2MListener,
+		Key:        "listeners.lwm2m",
+		Configured: c.Listeners.LwM2M,
+		Protocol:   "LwM2M",
+		Access:     "devices; a pre-shared key or a certificate per session",
+		Datagrams:  true,
+	}
 	if c.LwM2M.Enabled == "false" {
 		l.Configured = ""
 	}
-	b := operate.Listener{Name: operate.LwM2MBootListener, Key: "listeners.lwm2m_bootstrap", Configured: c.Listeners.LwM2MBootstrap, Protocol: "LwM2M bootstrap", Access: "devices; a bootstrap key per session", Datagrams: true}
+	b := operate.Listener{
+		Name:       operate.LwM2MBootListener,
+		Key:        "listeners.lwm2m_bootstrap",
+		Configured: c.Listeners.LwM2MBootstrap,
+		Protocol:   "LwM2M bootstrap",
+		Access:     "devices; a bootstrap key per session",
+		Datagrams:  true,
+	}
 	if l.Configured == "" {
 		b.Configured = ""
 	}
@@ -112,5 +152,11 @@ func keyOf(p auth.Proof, secret []byte, err error) (lwm2m.Key, error) {
 	if errors.Is(err, auth.ErrCredentialBad) {
 		err = lwm2m.ErrUnknown
 	}
-	return lwm2m.Key{Binding: model.Binding{Tenant: p.Tenant, TenantID: p.TenantID, Device: p.Device, DeviceID: p.DeviceID, Credential: p.CredentialID}, Secret: secret, Expires: p.Expires}, err
+	return lwm2m.Key{Binding: model.Binding{
+		Tenant:     p.Tenant,
+		TenantID:   p.TenantID,
+		Device:     p.Device,
+		DeviceID:   p.DeviceID,
+		Credential: p.CredentialID,
+	}, Secret: secret, Expires: p.Expires}, err
 }

@@ -53,6 +53,7 @@ func newCertificates(d TransportDeps) (*certificates, error) {
 
 // Own implements lwm2m.Certificates.
 func (c *certificates) Own(ctx context.Context) (*tls.Certificate, error) {
+	// Files of the operator are looked at with each handshake that asks, so that a renewal needs no restart.
 	if c.files != nil {
 		switch changed, err := c.files.Look(); {
 		case err != nil:
@@ -100,7 +101,8 @@ func (c *certificates) made(ctx context.Context) (*certs.Pair, error) {
 	} else if err := c.make(ctx, &kept); err != nil {
 		return nil, err
 	}
-	if err := c.show(kept.Cert); err != nil {
+	// A failure is only reported: handshakes do not need the file.
+	if err := c.writePublicFile(kept.Cert); err != nil {
 		c.data.log.Warn("the certificate of the LwM2M server could not be written for people to read", "file", certificateFile, "error", err)
 	}
 	return certs.Load(certs.Files{Cert: "cert", Key: "key"}, func(name string) ([]byte, error) {
@@ -113,6 +115,7 @@ func (c *certificates) made(ctx context.Context) (*certs.Pair, error) {
 
 // make makes our own certificate and seals it.
 func (c *certificates) make(ctx context.Context, kept *keptCertificate) error {
+	// Devices compare the certificate itself, so the names are only for people.
 	names := []string{certificateNamed}
 	if host, err := os.Hostname(); err == nil && host != "" {
 		names = append(names, host)
@@ -122,6 +125,7 @@ func (c *certificates) make(ctx context.Context, kept *keptCertificate) error {
 		return err
 	}
 	*kept = keptCertificate{Cert: self.Cert, Key: self.Key}
+	// The private key is stored in sealed form only.
 	plain, err := json.Marshal(kept)
 	if err != nil {
 		return err
@@ -133,9 +137,10 @@ func (c *certificates) make(ctx context.Context, kept *keptCertificate) error {
 	return c.data.db.Write(ctx, store.Durable, func(tx store.Tx) error { return store.SetMeta(tx, metaCertificate, sealed) })
 }
 
-// show writes the certificate beside the database: devices are given it as the one to trust. It holds no secret.
-func (c *certificates) show(text []byte) error {
+// writePublicFile writes the certificate beside the database: devices are given it as the one to trust. It holds no secret.
+func (c *certificates) writePublicFile(text []byte) error {
 	path := filepath.Join(c.data.cfg.DataDir, certificateFile)
+	// Do not touch a file that is right.
 	if b, err := smallfile.Read(path, maxCertificate); err == nil && bytes.Equal(b, text) {
 		return nil
 	}
@@ -152,5 +157,11 @@ func (c *certificates) Of(ctx context.Context, fingerprint string) (lwm2m.Key, e
 	if errors.Is(err, auth.ErrCredentialBad) {
 		err = lwm2m.ErrUnknown
 	}
-	return lwm2m.Key{Binding: model.Binding{Tenant: p.Tenant, TenantID: p.TenantID, Device: p.Device, DeviceID: p.DeviceID, Credential: p.CredentialID}, Expires: p.Expires}, err
+	return lwm2m.Key{Binding: model.Binding{
+		Tenant:     p.Tenant,
+		TenantID:   p.TenantID,
+		Device:     p.Device,
+		DeviceID:   p.DeviceID,
+		Credential: p.CredentialID,
+	}, Expires: p.Expires}, err
 }

@@ -30,7 +30,14 @@ type configured struct {
 
 // newIdentities reads the keys of the configuration, which has checked them.
 func newIdentities(d TransportDeps, credentials lwm2m.Keys) (*identities, error) {
-	k := &identities{Keys: credentials, tenant: d.Tenant, adopt: d.Registry.Adoptions.Adopt, log: d.Logger, configured: map[string]configured{}}
+	k := &identities{
+		Keys:       credentials,
+		tenant:     d.Tenant,
+		adopt:      d.Registry.Adoptions.Adopt,
+		log:        d.Logger,
+		configured: map[string]configured{},
+	}
+	// Decode the keys once: handshakes only look them up.
 	for _, one := range d.Config.LwM2M.Identities {
 		key, err := base64.StdEncoding.DecodeString(one.PSK.Reveal())
 		if err != nil {
@@ -64,7 +71,14 @@ func (k *identities) device(ctx context.Context, one *configured, create bool) (
 	if !known || !enabled {
 		return model.Binding{}, lwm2m.ErrUnknown
 	}
-	b, made, err := k.adopt(ctx, registry.Adoption{Tenant: one.Tenant, TenantID: id, ExternalID: one.ExternalID, Make: create, Prefix: "lw", DeviceType: one.DeviceType})
+	b, made, err := k.adopt(ctx, registry.Adoption{
+		Tenant:     one.Tenant,
+		TenantID:   id,
+		ExternalID: one.ExternalID,
+		Make:       create,
+		Prefix:     "lw",
+		DeviceType: one.DeviceType,
+	})
 	if made {
 		k.log.Info("a device was made for an LwM2M identity", "device", b.Device, "tenant", b.Tenant, "external id", one.ExternalID)
 	}
@@ -73,6 +87,7 @@ func (k *identities) device(ctx context.Context, one *configured, create bool) (
 
 // Orphaned reports whether a device that no credential has proven has no identity in the configuration any more.
 func (k *identities) Orphaned(ctx context.Context, b model.Binding) (bool, error) {
+	// The tenant or the device of another identity may be missing, which says nothing about this one.
 	for _, one := range k.configured {
 		found, err := k.device(ctx, &one, false)
 		switch {

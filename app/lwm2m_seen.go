@@ -29,9 +29,24 @@ func (d *registeredDevices) Registrations(tenantID int64, devices []int64) []gql
 }
 
 func shownRegistration(r *lwm2m.Seen) gql.Lwm2mRegistration {
-	out := gql.Lwm2mRegistration{DeviceToken: r.Binding.Device, Endpoint: r.Endpoint, Version: r.Version, Lifetime: int(r.Lifetime), Binding: r.Binds, QueueMode: r.Queue, Awake: r.Awake,
-		Session: string(r.State), ConnectionID: r.ConnectionID, Registered: r.Registered, Heard: r.Heard, Expires: r.Expires,
-		Objects: []gql.Lwm2mObject{}, Observations: []gql.Lwm2mObservation{}, Refused: []gql.Lwm2mRefusal{}}
+	out := gql.Lwm2mRegistration{
+		DeviceToken:  r.Binding.Device,
+		Endpoint:     r.Endpoint,
+		Version:      r.Version,
+		Lifetime:     int(r.Lifetime),
+		Binding:      r.Binds,
+		QueueMode:    r.Queue,
+		Awake:        r.Awake,
+		Session:      string(r.State),
+		ConnectionID: r.ConnectionID,
+		Registered:   r.Registered,
+		Heard:        r.Heard,
+		Expires:      r.Expires,
+		Objects:      []gql.Lwm2mObject{},
+		Observations: []gql.Lwm2mObservation{},
+		Refused:      []gql.Lwm2mRefusal{},
+	}
+	// Without a session there is no address to show.
 	if r.State != lwm2m.SessionNone {
 		out.Security, out.Address = &r.Security, &r.Address
 	}
@@ -49,6 +64,7 @@ func shownRegistration(r *lwm2m.Seen) gql.Lwm2mRegistration {
 		}
 		out.Observations = append(out.Observations, observation)
 	}
+	// Sorted, so that two answers to one query are equal.
 	for _, path := range slices.Sorted(maps.Keys(r.Refused)) {
 		out.Refused = append(out.Refused, gql.Lwm2mRefusal{Path: path, Reason: r.Refused[path]})
 	}

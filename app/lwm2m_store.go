@@ -66,6 +66,7 @@ func readPlace(dir string, pair [16]byte) (*place, error) {
 	if err != nil || p.ID == "" {
 		p = &place{ID: randomMark()}
 	}
+	// The name depends on inode, machine and pair id, so that sessions do not open in a copy of the directory.
 	info, err := os.Stat(dir)
 	if err != nil {
 		return nil, err
@@ -90,11 +91,13 @@ func machineOf() string {
 
 // begin writes the file for a start, before the database has the mark Next.
 func (p *place) begin(dir, before string) error {
+	// Both marks are in the file: the database may have either, depending on where a crash came.
 	p.Last, p.Next = before, randomMark()
 	b, err := json.Marshal(p)
 	if err != nil {
 		return err
 	}
+	// Write beside and rename, so that the file is never half there.
 	path := filepath.Join(dir, placeName)
 	f, err := os.OpenFile(path+".part", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -104,6 +107,7 @@ func (p *place) begin(dir, before string) error {
 	if err := errors.Join(err, f.Sync(), f.Close(), os.Rename(path+".part", path)); err != nil {
 		return err
 	}
+	// Sync the directory: the rename must be durable before a session is stored under the new mark.
 	d, err := os.Open(dir)
 	if err != nil {
 		return err
@@ -115,29 +119,68 @@ func (p *place) name(device int64) string { return fmt.Sprintf("%s:%d", p.seal, 
 
 // binding is the device of a row.
 func (r *registrations) binding(tenant, device, credential int64, token string) model.Binding {
-	return model.Binding{Tenant: r.entities.Govern.TokenOf(tenant), TenantID: tenant, Device: token, DeviceID: device, Credential: credential}
+	return model.Binding{
+		Tenant:     r.entities.Govern.TokenOf(tenant),
+		TenantID:   tenant,
+		Device:     token,
+		DeviceID:   device,
+		Credential: credential,
+	}
 }
 
 // Restore implements lwm2m.Store.
 func (r *registrations) Restore(ctx context.Context, reserve uint64, to lwm2m.Restored) error {
+	// Everything but sessions goes on wherever the rows are.
 	var sessions []lwm2mrows.Session
 	db := r.store.db.For(store.Devices)
 	if err := db.Read(ctx, func(tx store.Tx) error {
 		if err := lwm2mrows.All(tx, func(row lwm2mrows.Registration) {
-			to.Registration(lwm2m.Registration{Binding: r.binding(row.TenantID, row.DeviceID, row.CredentialID, row.Device), Location: row.Location, Endpoint: row.Endpoint, Version: row.Version,
-				Binds: row.Binding, Queue: row.Queue, Lifetime: row.Lifetime, Links: row.Links, Session: row.Session, Registered: row.Registered, Heard: row.Heard, Harvested: row.Harvested})
+			to.Registration(lwm2m.Registration{
+				Binding:    r.binding(row.TenantID, row.DeviceID, row.CredentialID, row.Device),
+				Location:   row.Location,
+				Endpoint:   row.Endpoint,
+				Version:    row.Version,
+				Binds:      row.Binding,
+				Queue:      row.Queue,
+				Lifetime:   row.Lifetime,
+				Links:      row.Links,
+				Session:    row.Session,
+				Registered: row.Registered,
+				Heard:      row.Heard,
+				Harvested:  row.Harvested,
+			})
 		}); err != nil {
 			return err
 		}
 		if err := lwm2mrows.Observations(tx, func(row lwm2mrows.Observation) {
-			to.Observation(lwm2m.Observation{Binding: model.Binding{TenantID: row.TenantID, DeviceID: row.DeviceID}, Token: row.Token, Paths: row.Paths, Settings: row.Settings,
-				Session: row.Session, Number: row.Number, Heard: row.Heard, Value: row.Value})
+			to.Observation(lwm2m.Observation{
+				Binding:  model.Binding{TenantID: row.TenantID, DeviceID: row.DeviceID},
+				Token:    row.Token,
+				Paths:    row.Paths,
+				Settings: row.Settings,
+				Session:  row.Session,
+				Number:   row.Number,
+				Heard:    row.Heard,
+				Value:    row.Value,
+			})
 		}); err != nil {
 			return err
 		}
 		if err := lwm2mrows.AllFirmware(tx, func(row lwm2mrows.Firmware) {
-			to.Firmware(lwm2m.Firmware{Binding: r.binding(row.TenantID, row.DeviceID, 0, row.Device), Command: row.Command, Nonce: row.Nonce, Expires: row.Expires, Artifact: row.Artifact,
-				Body: row.Body, Phase: row.Phase, Pull: row.Pull, Secret: row.Secret, Before: row.Before, Began: row.Began, Updated: row.Updated})
+			to.Firmware(lwm2m.Firmware{
+				Binding:  r.binding(row.TenantID, row.DeviceID, 0, row.Device),
+				Command:  row.Command,
+				Nonce:    row.Nonce,
+				Expires:  row.Expires,
+				Artifact: row.Artifact,
+				Body:     row.Body,
+				Phase:    row.Phase,
+				Pull:     row.Pull,
+				Secret:   row.Secret,
+				Before:   row.Before,
+				Began:    row.Began,
+				Updated:  row.Updated,
+			})
 		}); err != nil {
 			return err
 		}
@@ -145,7 +188,8 @@ func (r *registrations) Restore(ctx context.Context, reserve uint64, to lwm2m.Re
 	}); err != nil || len(sessions) == 0 {
 		return err
 	}
-	good, err := r.settle(ctx, reserve)
+	// Decide once for all sessions whether they belong to this directory.
+	good, err := r.settleSessions(ctx, reserve)
 	if err != nil {
 		return err
 	}
@@ -153,11 +197,20 @@ func (r *registrations) Restore(ctx context.Context, reserve uint64, to lwm2m.Re
 		r.store.log.Warn("sessions of LwM2M devices are not those of this directory: it is a copy, or its database is an older one. The devices shake hands again", "sessions", len(sessions))
 		return nil
 	}
+	// A session that does not open is ended, so that its row is not tried again.
 	var ended []int64
 	for _, row := range sessions {
 		state, err := r.store.vault.Open(r.place.name(row.DeviceID), row.State)
-		if err != nil || !to.Session(lwm2m.Session{Binding: r.binding(row.TenantID, row.DeviceID, row.CredentialID, row.Device), Name: row.Name, Form: row.Form, State: state, Bound: row.Bound,
-			Received: row.Received, Address: row.Address, Heard: row.Heard}) {
+		if err != nil || !to.Session(lwm2m.Session{
+			Binding:  r.binding(row.TenantID, row.DeviceID, row.CredentialID, row.Device),
+			Name:     row.Name,
+			Form:     row.Form,
+			State:    state,
+			Bound:    row.Bound,
+			Received: row.Received,
+			Address:  row.Address,
+			Heard:    row.Heard,
+		}) {
 			ended = append(ended, row.DeviceID)
 		}
 	}
@@ -168,17 +221,20 @@ func (r *registrations) Restore(ctx context.Context, reserve uint64, to lwm2m.Re
 	return r.Save(ctx, false, &lwm2m.Changes{Ended: ended})
 }
 
-// settle raises the bounds of all sessions where they belong to this place, and removes them where they do not.
-func (r *registrations) settle(ctx context.Context, reserve uint64) (good bool, err error) {
+// settleSessions raises the bounds of all sessions where they belong to this place, and removes them where they do not.
+func (r *registrations) settleSessions(ctx context.Context, reserve uint64) (good bool, err error) {
 	p, before, err := r.find(ctx)
 	if err != nil {
 		return false, err
 	}
+	// The marks agree, or the last start ended between the file and the database.
 	good = before != "" && (before == p.Last || before == p.Next)
+	// The file first: after a crash here the database still has a mark that the file knows.
 	if err := p.begin(r.store.cfg.DataDir, before); err != nil {
 		return false, err
 	}
 	if err := r.store.db.Write(ctx, store.Durable, func(tx store.Tx) error {
+		// Sessions of elsewhere are removed. The bounds of others are raised, since record numbers up to them may have been used.
 		if !good {
 			if err := lwm2mrows.RemoveSessions(tx); err != nil {
 				return err
@@ -211,8 +267,8 @@ func (r *registrations) find(ctx context.Context) (p *place, mark string, err er
 	return p, mark, err
 }
 
-// here is the place in which sessions are stored from now on.
-func (r *registrations) here(ctx context.Context) (*place, error) {
+// currentPlace is the place in which sessions are stored from now on.
+func (r *registrations) currentPlace(ctx context.Context) (*place, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.place != nil {
@@ -235,11 +291,12 @@ func (r *registrations) Save(ctx context.Context, sync bool, c *lwm2m.Changes) e
 	if sync {
 		durable = store.Durable
 	}
+	// Seal outside of the transaction, which holds the only writer.
 	sealed := make([][]byte, len(c.Sessions))
 	var at *place
 	if len(c.Sessions) > 0 {
 		var err error
-		if at, err = r.here(ctx); err != nil {
+		if at, err = r.currentPlace(ctx); err != nil {
 			return err
 		}
 		for i := range c.Sessions {
@@ -281,20 +338,43 @@ func (r *registrations) claim(tx store.Tx, at *place) error {
 func saveLwM2M(tx store.Tx, c *lwm2m.Changes, sealed [][]byte) error {
 	for i := range c.Registrations {
 		row := &c.Registrations[i]
-		if err := lwm2mrows.Save(tx, &lwm2mrows.Registration{DeviceID: row.Binding.DeviceID, TenantID: row.Binding.TenantID, CredentialID: row.Binding.Credential, Location: row.Location,
-			Endpoint: row.Endpoint, Version: row.Version, Binding: row.Binds, Queue: row.Queue, Lifetime: row.Lifetime, Links: row.Links, Session: row.Session,
-			Registered: row.Registered, Heard: row.Heard, Harvested: row.Harvested}); err != nil {
+		if err := lwm2mrows.Save(tx, &lwm2mrows.Registration{
+			DeviceID:     row.Binding.DeviceID,
+			TenantID:     row.Binding.TenantID,
+			CredentialID: row.Binding.Credential,
+			Location:     row.Location,
+			Endpoint:     row.Endpoint,
+			Version:      row.Version,
+			Binding:      row.Binds,
+			Queue:        row.Queue,
+			Lifetime:     row.Lifetime,
+			Links:        row.Links,
+			Session:      row.Session,
+			Registered:   row.Registered,
+			Heard:        row.Heard,
+			Harvested:    row.Harvested,
+		}); err != nil {
 			return err
 		}
 	}
+	// Forget before the new observations: a device that registered again may have both.
 	for _, device := range c.Forget {
 		if err := lwm2mrows.RemoveObservations(tx, device); err != nil {
 			return err
 		}
 	}
 	for _, o := range c.Observations {
-		if err := lwm2mrows.SaveObservation(tx, &lwm2mrows.Observation{DeviceID: o.Binding.DeviceID, TenantID: o.Binding.TenantID, Token: o.Token, Paths: o.Paths, Settings: o.Settings,
-			Session: o.Session, Number: o.Number, Heard: o.Heard, Value: o.Value}); err != nil {
+		if err := lwm2mrows.SaveObservation(tx, &lwm2mrows.Observation{
+			DeviceID: o.Binding.DeviceID,
+			TenantID: o.Binding.TenantID,
+			Token:    o.Token,
+			Paths:    o.Paths,
+			Settings: o.Settings,
+			Session:  o.Session,
+			Number:   o.Number,
+			Heard:    o.Heard,
+			Value:    o.Value,
+		}); err != nil {
 			return err
 		}
 	}
@@ -305,8 +385,21 @@ func saveLwM2M(tx store.Tx, c *lwm2m.Changes, sealed [][]byte) error {
 	}
 	for i := range c.Firmware {
 		row := &c.Firmware[i]
-		if err := lwm2mrows.SaveFirmware(tx, &lwm2mrows.Firmware{DeviceID: row.Binding.DeviceID, TenantID: row.Binding.TenantID, Command: row.Command, Nonce: row.Nonce, Expires: row.Expires,
-			Artifact: row.Artifact, Body: row.Body, Phase: row.Phase, Pull: row.Pull, Secret: row.Secret, Before: row.Before, Began: row.Began, Updated: row.Updated}); err != nil {
+		if err := lwm2mrows.SaveFirmware(tx, &lwm2mrows.Firmware{
+			DeviceID: row.Binding.DeviceID,
+			TenantID: row.Binding.TenantID,
+			Command:  row.Command,
+			Nonce:    row.Nonce,
+			Expires:  row.Expires,
+			Artifact: row.Artifact,
+			Body:     row.Body,
+			Phase:    row.Phase,
+			Pull:     row.Pull,
+			Secret:   row.Secret,
+			Before:   row.Before,
+			Began:    row.Began,
+			Updated:  row.Updated,
+		}); err != nil {
 			return err
 		}
 	}
@@ -326,8 +419,18 @@ func saveSessions(tx store.Tx, c *lwm2m.Changes, sealed [][]byte) error {
 	}
 	for i := range c.Sessions {
 		row := &c.Sessions[i]
-		if err := lwm2mrows.SaveSession(tx, &lwm2mrows.Session{DeviceID: row.Binding.DeviceID, TenantID: row.Binding.TenantID, CredentialID: row.Binding.Credential, Name: row.Name, Form: row.Form,
-			State: sealed[i], Bound: row.Bound, Received: row.Received, Address: row.Address, Heard: row.Heard}); err != nil {
+		if err := lwm2mrows.SaveSession(tx, &lwm2mrows.Session{
+			DeviceID:     row.Binding.DeviceID,
+			TenantID:     row.Binding.TenantID,
+			CredentialID: row.Binding.Credential,
+			Name:         row.Name,
+			Form:         row.Form,
+			State:        sealed[i],
+			Bound:        row.Bound,
+			Received:     row.Received,
+			Address:      row.Address,
+			Heard:        row.Heard,
+		}); err != nil {
 			return err
 		}
 	}

@@ -155,7 +155,9 @@ func (b Budget) commandBytes() int64 { return b.of(commandShare) / commandPerByt
 
 // graphQL puts the limits of GraphQL into the budget.
 func (b Budget) graphQL(l gql.Limits) gql.Limits {
+	// The budget replaces what the limits allow in bytes.
 	l.CacheBytes, l.PendingBytes, l.ResultBytes = b.of(documentShare), b.of(graphQLShare), b.of(resultShare)/resultsPerByte
+	// One answer cannot be larger than all together.
 	l.ResponseBytes = int(min(int64(l.ResponseBytes), l.ResultBytes))
 	l.Connections = min(l.Connections, b.apiConnections())
 	return l
@@ -170,6 +172,7 @@ func (b Budget) answerBytes() int64 {
 func openAccounts(in *Instance) {
 	for i, s := range shares() {
 		planned := in.budget.of(s)
+		// A part may plan with less than its share.
 		if s.planned != nil {
 			planned = s.planned(planned, in.cfg)
 		}
@@ -178,6 +181,7 @@ func openAccounts(in *Instance) {
 		} else {
 			in.memory.OpenFunc(s.Name, planned, in.asked(s.held))
 		}
+		// The program itself is shown after the first share.
 		if i == 0 {
 			in.memory.OpenFunc("program", programBytes, nil)
 		}

@@ -43,7 +43,13 @@ func connectionsIn(bytes int64, configured int) int {
 }
 
 // mqttTransport is the broker.
-var mqttTransport = Transport{Name: ingest.TransportMQTT, Source: "mqtt1", Listeners: mqttListeners, New: newMQTT, share: &mqttShare}
+var mqttTransport = Transport{
+	Name:      ingest.TransportMQTT,
+	Source:    "mqtt1",
+	Listeners: mqttListeners,
+	New:       newMQTT,
+	share:     &mqttShare,
+}
 
 func newMQTT(d TransportDeps) (Served, error) {
 	if len(d.Sockets) == 0 {
@@ -56,27 +62,60 @@ func newMQTT(d TransportDeps) (Served, error) {
 		s.MaxConnections = lock.maxConnections(s.MaxConnections)
 		return s
 	}
+	// With an uplink that takes commands, the Weir above is told which devices listen here.
 	var listening func(tenant, device string, listens bool)
 	if d.Uplink != nil && c.Edge.Commands {
 		listening = d.Uplink.Listening
 	}
-	b, err := broker.New(broker.Config{InstanceID: c.Instance.ID, Source: d.Source, Settings: settings(&c),
-		MaxHandshakes: lock.maxHandshakes(), MaxLargePackets: lock.budget.largeBodies(),
-		SilentPresence: !c.Presence.Broker, Timing: c.Presence.Timing, Open: openTopics(c.Broker.OpenSettings)},
-		broker.Deps{Listening: listening, Intake: d.Intake, Verifier: connectVerifier{d.Verifier, d.Intake.Suspended}, Presence: d.Presence, Provision: d.Provision, Desk: d.Desk, Attributes: d.Registry.Attributes, Edges: edgesOf{d.Registry.Edges, d.Site, d.Relayed}, Link: d.Link, Refused: d.Refused, Logger: d.Logger, Registerer: d.Registerer})
+	b, err := broker.New(broker.Config{
+		InstanceID:      c.Instance.ID,
+		Source:          d.Source,
+		Settings:        settings(&c),
+		MaxHandshakes:   lock.maxHandshakes(),
+		MaxLargePackets: lock.budget.largeBodies(),
+		SilentPresence:  !c.Presence.Broker,
+		Timing:          c.Presence.Timing,
+		Open:            openTopics(c.Broker.OpenSettings),
+	}, broker.Deps{
+		Listening:  listening,
+		Intake:     d.Intake,
+		Verifier:   connectVerifier{d.Verifier, d.Intake.Suspended},
+		Presence:   d.Presence,
+		Provision:  d.Provision,
+		Desk:       d.Desk,
+		Attributes: d.Registry.Attributes,
+		Edges:      edgesOf{d.Registry.Edges, d.Site, d.Relayed},
+		Link:       d.Link,
+		Refused:    d.Refused,
+		Logger:     d.Logger,
+		Registerer: d.Registerer,
+	})
 	if err != nil {
 		return Served{}, err
 	}
+	// Edges that are connected are told when what is synced to them changes.
 	d.Registry.Edges.OnSynced(b.EdgesChanged)
 	if listening != nil {
 		d.Uplink.HandOnBy(b.HandOn)
 	}
+	// From here on the sockets belong to the broker.
 	for _, s := range d.Sockets {
-		b.Listen(s.Listener, broker.Listener{Name: s.About.Name, TLS: s.TLS, WebSocket: s.About.Protocol == mqttOverWebSocket, Open: s.About.Protocol == mqttOpen})
+		b.Listen(s.Listener, broker.Listener{
+			Name:      s.About.Name,
+			TLS:       s.TLS,
+			WebSocket: s.About.Protocol == mqttOverWebSocket,
+			Open:      s.About.Protocol == mqttOpen,
+		})
 	}
-	return Served{Transport: b, DialOpen: b.DialOpen, Carrier: b.Commands(), EdgeCarrier: b.EdgeCommands(), SharedChanged: b.SharedChanged,
-		Reload:      func(c *config.Config) { b.Set(settings(c), c.Presence.Timing) },
-		Connections: func() (open, maximum int) { return b.Connections(), b.Settings().MaxConnections }}, nil
+	return Served{
+		Transport:     b,
+		DialOpen:      b.DialOpen,
+		Carrier:       b.Commands(),
+		EdgeCarrier:   b.EdgeCommands(),
+		SharedChanged: b.SharedChanged,
+		Reload:        func(c *config.Config) { b.Set(settings(c), c.Presence.Timing) },
+		Connections:   func() (open, maximum int) { return b.Connections(), b.Settings().MaxConnections },
+	}, nil
 }
 
 // Protocols of the broker's listeners.
@@ -135,18 +174,32 @@ type connectVerifier struct {
 }
 
 func (d connectVerifier) Verify(ctx context.Context, c broker.Claim) (broker.Proof, error) {
+	// Busy, not refused: the device is right and must try again.
 	if d.closed() != "" {
 		return broker.Proof{}, fmt.Errorf("%w: all transports are closed", broker.ErrBusy)
 	}
-	p, err := d.v.Verify(ctx, auth.Claim{Tenant: c.Tenant, Type: c.Type, ID: c.ID, Secret: c.Secret, From: c.From, Connecting: true,
-		Presented: c.Type == broker.X509Certificate})
+	p, err := d.v.Verify(ctx, auth.Claim{
+		Tenant:     c.Tenant,
+		Type:       c.Type,
+		ID:         c.ID,
+		Secret:     c.Secret,
+		From:       c.From,
+		Connecting: true,
+		Presented:  c.Type == broker.X509Certificate,
+	})
 	if err != nil {
 		if _, judged := auth.VerdictOf(err); !judged {
 			err = fmt.Errorf("%w: %w", broker.ErrBusy, err)
 		}
 		return broker.Proof{}, err
 	}
-	return broker.Proof{Binding: model.Binding{Tenant: p.Tenant, TenantID: p.TenantID, Device: p.Device, DeviceID: p.DeviceID, Credential: p.CredentialID},
+	return broker.Proof{Binding: model.Binding{
+		Tenant:     p.Tenant,
+		TenantID:   p.TenantID,
+		Device:     p.Device,
+		DeviceID:   p.DeviceID,
+		Credential: p.CredentialID,
+	},
 		Expires: p.Expires}, nil
 }
 
@@ -178,6 +231,7 @@ func (e edgesOf) Site(ctx context.Context, edge model.Binding) (*edgewire.SiteDo
 
 // Said implements broker.Edges.
 func (e edgesOf) Said(ctx context.Context, edge model.Binding, h *edgewire.Hello) (*edgewire.Welcome, error) {
+	// What was acknowledged counts only once it is applied, so this may wait.
 	above, complete := e.relayed(ctx, edge.Tenant, h.Link())
 	w, err := e.Edges.Said(ctx, edge, h, above, complete)
 	if err != nil || w == nil {
@@ -241,8 +295,17 @@ func (p presences) AssertedPresence(ctx context.Context, source string, after in
 			return err
 		}
 		for _, r := range rows {
-			out = append(out, presence.Asserted{Binding: model.Binding{Tenant: p.entities.Govern.TokenOf(r.TenantID), TenantID: r.TenantID, Device: r.Token,
-				DeviceID: r.DeviceID}, Session: r.Session, Connected: r.State == model.Connected, At: r.At})
+			out = append(out, presence.Asserted{
+				Binding: model.Binding{
+					Tenant:   p.entities.Govern.TokenOf(r.TenantID),
+					TenantID: r.TenantID,
+					Device:   r.Token,
+					DeviceID: r.DeviceID,
+				},
+				Session:   r.Session,
+				Connected: r.State == model.Connected,
+				At:        r.At,
+			})
 		}
 		return nil
 	})

@@ -24,8 +24,27 @@ func newMQTTSource(d TransportDeps) (Served, error) {
 	if len(c.MQTTSource.Sources) == 0 {
 		return Served{}, nil
 	}
-	t, err := mqttsource.New(mqttsource.Config{InstanceID: c.Instance.ID, Node: nodeName(c), Alone: true, Settings: c.MQTTSource, Timing: c.Presence.Timing},
-		mqttsource.Deps{Intake: d.Intake, Adopter: d.Registry.Adoptions, Tenant: d.Tenant, Presence: d.Presence, Store: d.Store, Link: d.Link, Dial: d.Dial, DialLocal: d.DialOpen, Desk: d.Desk, Suspend: d.Suspend, Logger: d.Logger, Registerer: d.Registerer})
+	// Alone: no other process uses this store, so a lease of another run is that of one which has ended.
+	t, err := mqttsource.New(mqttsource.Config{
+		InstanceID: c.Instance.ID,
+		Node:       nodeName(c),
+		Alone:      true,
+		Settings:   c.MQTTSource,
+		Timing:     c.Presence.Timing,
+	}, mqttsource.Deps{
+		Intake:     d.Intake,
+		Adopter:    d.Registry.Adoptions,
+		Tenant:     d.Tenant,
+		Presence:   d.Presence,
+		Store:      d.Store,
+		Link:       d.Link,
+		Dial:       d.Dial,
+		DialLocal:  d.DialOpen,
+		Desk:       d.Desk,
+		Suspend:    d.Suspend,
+		Logger:     d.Logger,
+		Registerer: d.Registerer,
+	})
 	if err != nil {
 		return Served{}, err
 	}
@@ -45,6 +64,7 @@ func nodeName(c config.Config) string {
 
 // SourceNamed finds an event source of the configuration that reads a broker.
 func SourceNamed(c *config.Config, id string) (*mqttsource.Source, error) {
+	// Collect the names that exist, for the hint of the error.
 	var names []string
 	for i := range c.MQTTSource.Sources {
 		s := &c.MQTTSource.Sources[i]

@@ -49,6 +49,7 @@ func (s *logStore) readPairing(ctx context.Context) (p paired, err error) {
 // orphaned refuses a log whose database is gone: a new one would know none of the devices that the records name, and would
 // take every acknowledged message for that of an unauthenticated sender.
 func orphaned(dir string) error {
+	// Only a log that holds records makes a missing database an error.
 	log, err := logAtRest(operate.SpoolPath(dir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -58,6 +59,7 @@ func orphaned(dir string) error {
 			return nil // a first start that was cut short
 		}
 	}
+	// A database that is there but has no pair id lost its write-ahead log.
 	if !noDatabase(dir) {
 		return &model.Error{Message: fmt.Sprintf("%s does not know the log beside it, which holds records: what was written last is missing with %[1]s-wal", operate.DBPath(dir)),
 			Hint: "put weir.db-wal back as it was, beside weir.db; or move the directory away and bring back a backup: weir backup restore FILE --data " + dir}
@@ -86,8 +88,10 @@ func noDatabase(dir string) bool {
 // is missing or cannot be read is skipped, noted and reported.
 func (s *logStore) openLog(p *paired, o logOptions) (err error) {
 	path := operate.SpoolPath(s.cfg.DataDir)
+	// Offsets never repeat: results know some up to highest, so the log begins after it at the least.
 	o.MinOffset, o.MinEpoch, o.PairID, o.Mend = p.highest, max(o.MinEpoch, p.epoch+1), p.id, true
 	s.log, s.began, err = openSpool(s.cfg.DataDir, o)
+	// Rename rather than refuse: the instance starts, and the log is kept for the operator.
 	if errors.Is(err, spool.ErrForeign) {
 		aside := fmt.Sprintf("%s.foreign-%s", path, time.Now().UTC().Format("20060102T150405Z"))
 		if err := os.Rename(path, aside); err != nil {
@@ -100,12 +104,14 @@ func (s *logStore) openLog(p *paired, o logOptions) (err error) {
 	return err
 }
 
-// lost is what a new life of the log lost, nil when nothing was.
-func (s *logStore) lost(p *paired) *ingest.LogGap {
+// findLoss is what a new life of the log lost, nil when nothing was.
+func (s *logStore) findLoss(p *paired) *ingest.LogGap {
+	// A copy lost nothing, and a store without a log had nothing to lose.
 	b := s.began
 	if b == nil || b.copied || !p.known {
 		return nil
 	}
+	// Lost is what lies between the newest record that either side knew and the first of the new life.
 	h := &ingest.LogGap{First: max(p.head, b.last) + 1, Last: b.next - 1, Why: b.why}
 	switch {
 	case s.foreign != "":
@@ -119,12 +125,14 @@ func (s *logStore) lost(p *paired) *ingest.LogGap {
 // pair ties store and log together. What is lost is noted with the new epoch: a start that is cut short afterwards finds it
 // there, and the applier, which meets only what it reads after it, need not.
 func (s *logStore) pair(ctx context.Context, p *paired) error {
-	id, epoch := s.log.PairID(), s.log.Epoch()
-	s.gap, s.changes = s.lost(p), p.changes
+	id := s.log.PairID()
+	epoch := s.log.Epoch()
+	s.gap, s.changes = s.findLoss(p), p.changes
 	if s.gap == nil {
-		return errors.Join(s.tie(ctx, p, id, epoch), s.knownGap(ctx, p))
+		return errors.Join(s.storePairing(ctx, p, id, epoch), s.knownGap(ctx, p))
 	}
 	return s.store.db.Write(ctx, store.Durable, func(tx store.Tx) error {
+		// The loss and the new epoch are one transaction: neither is stored without the other.
 		received, err := ingest.ReceivedAtCheckpoint(tx)
 		if err != nil {
 			return err
@@ -137,8 +145,8 @@ func (s *logStore) pair(ctx context.Context, p *paired) error {
 	})
 }
 
-// tie notes which log the results follow from.
-func (s *logStore) tie(ctx context.Context, p *paired, id [16]byte, epoch uint32) error {
+// storePairing notes which log the results follow from.
+func (s *logStore) storePairing(ctx context.Context, p *paired, id [16]byte, epoch uint32) error {
 	if p.known && epoch == p.epoch {
 		return nil
 	}
@@ -154,7 +162,9 @@ func (s *logStore) knownGap(ctx context.Context, p *paired) error {
 	return s.store.db.Read(ctx, func(tx store.Tx) error {
 		ls, err := store.LogLosses(tx)
 		for _, l := range ls {
-			before, after := first > p.head+1 && l.First <= p.head+1 && l.Last+1 >= first, l.Last > p.head && l.Last == last
+			// A loss is met again where the checkpoint lies before it and nothing of the log lies between.
+			before := first > p.head+1 && l.First <= p.head+1 && l.Last+1 >= first
+			after := l.Last > p.head && l.Last == last
 			if before || after {
 				s.gap = &ingest.LogGap{First: l.First, Last: l.Last, Why: l.Why}
 			}
@@ -163,12 +173,13 @@ func (s *logStore) knownGap(ctx context.Context, p *paired) error {
 	})
 }
 
-// older adds what to do about a database that is older than its log. Where the log begins after the next record that the results
+// explainOlderStore adds what to do about a database that is older than its log. Where the log begins after the next record that the results
 // need, a file of it may be missing instead: an empty one of its name lets the start name it as lost and read the others.
-func older(dir string, err error, checkpoint, first model.Offset) error {
+func explainOlderStore(dir string, err error, checkpoint, first model.Offset) error {
 	if !errors.Is(err, ingest.ErrStoreOlder) {
 		return err
 	}
+	// Offer what fits: the second way only where a file of the log may be missing.
 	hint := "put the newer weir.db back; or bring back a whole backup, log and all, into an empty directory: weir backup restore FILE --data DIR; "
 	if first > checkpoint+1 {
 		hint += "or, where the database is right and a file of the log is missing, make an empty one of its name, and the start names its records as lost and reads the others: touch " +

@@ -26,8 +26,13 @@ type reload struct {
 }
 
 func newReload(b *base, in *Instance) *reload {
-	r := &reload{base: b, in: in, seen: b.cfg.Fingerprint(), counts: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_config_reloads_total",
-		Help: "Reloads of the configuration by outcome."}, []string{"outcome"})}
+	r := &reload{
+		base: b,
+		in:   in,
+		seen: b.cfg.Fingerprint(),
+		counts: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_config_reloads_total",
+			Help: "Reloads of the configuration by outcome."}, []string{"outcome"}),
+	}
 	for _, o := range []string{operate.ReloadTaken, operate.ReloadUnchanged, operate.ReloadFailed} {
 		r.counts.WithLabelValues(o)
 	}
@@ -38,7 +43,7 @@ func newReload(b *base, in *Instance) *reload {
 // Start listens for what asks for a reload besides the operator's verb.
 func (r *reload) Start(_, life context.Context) error {
 	if r.opt.Source != nil {
-		r.goes(life, "reload", r.run)
+		r.runPart(life, "reload", r.run)
 	}
 	return nil
 }
@@ -69,18 +74,28 @@ func (r *reload) Plan() *operate.ReloadReport {
 
 // plan reads the configuration again and says what a reload would do, and what would apply then. It needs the lock.
 func (r *reload) plan(by string) (*operate.ReloadReport, *config.Config) {
+	// The fingerprint is taken from this read, so that a change between two reads is not overlooked.
 	read := config.Read(*r.opt.Source)
 	r.seen = read.Fingerprint
-	rep := &operate.ReloadReport{At: time.Now().UTC(), By: by, Outcome: operate.ReloadFailed, Taken: []config.Change{}, Waiting: []config.Change{}, Problems: read.Problems}
+	rep := &operate.ReloadReport{
+		At:       time.Now().UTC(),
+		By:       by,
+		Outcome:  operate.ReloadFailed,
+		Taken:    []config.Change{},
+		Waiting:  []config.Change{},
+		Problems: read.Problems,
+	}
 	if rep.Problems != nil {
 		return rep, nil
 	}
+	// What a reload would apply must be valid together with what waits for a restart.
 	next := config.Take(r.effective(), read.Config)
-	if rep.Problems = r.unfit(next); rep.Problems != nil {
+	if rep.Problems = r.checkApplicable(next); rep.Problems != nil {
 		return rep, nil
 	}
 	rep.Outcome, rep.Warnings = operate.ReloadUnchanged, read.Config.Warnings()
 	changes := config.Diff(r.effective(), read.Config)
+	// Divide the changes into those that apply now and those that need a restart.
 	for _, c := range changes {
 		if c.Reload {
 			rep.Taken, rep.Outcome = append(rep.Taken, c), operate.ReloadTaken
@@ -92,9 +107,9 @@ func (r *reload) plan(by string) (*operate.ReloadReport, *config.Config) {
 	return rep, next
 }
 
-// unfit is why a configuration cannot be applied although each of its keys may be as it is: what was taken must go together
+// checkApplicable returns why a configuration cannot be applied although each of its keys may be as it is: what was taken must go together
 // with what waits for a restart.
-func (r *reload) unfit(next *config.Config) config.Problems {
+func (r *reload) checkApplicable(next *config.Config) config.Problems {
 	if ps := next.Check(); ps != nil {
 		return ps
 	}
@@ -111,7 +126,8 @@ func (r *reload) unfit(next *config.Config) config.Problems {
 func (r *reload) Reload(by string) *operate.ReloadReport {
 	r.one.Lock()
 	defer r.one.Unlock()
-	_ = r.in.certificate.look(true) // it has reported, and the plan says it again where the files are wrong
+	_ = r.in.certificate.checkFiles(true) // it has reported, and the plan says it again where the files are wrong
+	// Nothing is applied unless the whole configuration is valid.
 	rep, next := r.plan(by)
 	if next != nil {
 		if err := r.apply(next); err != nil { // unfit has asked them all
@@ -158,6 +174,7 @@ func (r *reload) apply(c *config.Config) error {
 		return err
 	}
 	r.in.entities.Connectors.Forget() // a kept connection may lead to where none is allowed any more
+	// None of these can refuse.
 	r.in.intake.into.Set(intakeConfig(*c))
 	r.in.transports.reload(c)
 	r.in.entities.Registry.SetLimits(c.Limits.DeviceSettings)
@@ -169,7 +186,9 @@ func (r *reload) apply(c *config.Config) error {
 	}
 	r.in.entities.Commands.Set(c.Commands)
 	r.in.front.web.SetURLs(c.URLs)
+	// The configuration counts as effective only after every part has it.
 	r.current.Store(c)
+	// A shorter retention takes effect now, not at the next interval.
 	r.in.operator.retention.Wake()
 	return nil
 }

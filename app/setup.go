@@ -63,6 +63,7 @@ func (s setupSteps) Latest(ctx context.Context, tenant, device string) ([]web.Se
 	if err != nil {
 		return nil, err
 	}
+	// From the applied results: the page shows a reading only once a query would.
 	latest, err := s.applier.series.LatestMeasurements(ctx, d.ID)
 	out := make([]web.SetupReading, len(latest))
 	for i, m := range latest {
@@ -109,9 +110,17 @@ func (s setupSteps) Send(ctx context.Context, tenant, device, metric string, val
 	if err != nil {
 		return err
 	}
+	// Buffered: the answer may come from another goroutine, which must not block.
 	answered := make(chan ingest.Answer, 1)
-	s.intake.into.Accept(ctx, &ingest.Arrival{Transport: httpTransport.Name, Source: httpTransport.Source, Tenant: tenant, Topic: device, Body: body, Flat: true,
-		Conn: &model.Binding{Tenant: tenant, TenantID: by.TenantID, Device: device, DeviceID: d.ID}}, func(a ingest.Answer) { answered <- a })
+	s.intake.into.Accept(ctx, &ingest.Arrival{
+		Transport: httpTransport.Name,
+		Source:    httpTransport.Source,
+		Tenant:    tenant,
+		Topic:     device,
+		Body:      body,
+		Flat:      true,
+		Conn:      &model.Binding{Tenant: tenant, TenantID: by.TenantID, Device: device, DeviceID: d.ID},
+	}, func(a ingest.Answer) { answered <- a })
 	return refusalOf(<-answered)
 }
 

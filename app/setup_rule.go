@@ -28,6 +28,7 @@ func (s setupSteps) AddRule(ctx context.Context, tenant string, q web.SetupRule)
 		return nil, err
 	}
 	err = s.control.Mutate(ctx, by, func(c *store.Change) error {
+		// All of it is one change: a rule that is refused leaves neither profile nor metric behind.
 		profile, err := s.profileOf(c.Context(), by, q.Device)
 		if err != nil {
 			return err
@@ -36,7 +37,7 @@ func (s setupSteps) AddRule(ctx context.Context, tenant string, q web.SetupRule)
 			return err
 		}
 		patch := store.Patch{"deviceProfileToken": profile.Token, "name": nameOf(q), "definition": definition, "enabled": true}
-		if err := put(c.Context(), s.Registry.Rules, by, q.Token, patch); err != nil {
+		if err := createOrUpdate(c.Context(), s.Registry.Rules, by, q.Token, patch); err != nil {
 			return err
 		}
 		return s.publish(c.Context(), by, profile.Token)
@@ -63,6 +64,7 @@ func (s setupSteps) profileOf(ctx context.Context, by *model.Principal, device s
 		}
 		return profiles[0], nil
 	}
+	// Make the profile and have the type refer to it.
 	made, err := r.Profiles.Create(ctx, by, store.Patch{"token": t.Token, "name": "Device"})
 	if err != nil {
 		return nil, err
@@ -82,8 +84,13 @@ func (s setupSteps) declare(ctx context.Context, by *model.Principal, profile *r
 			return nil
 		}
 	}
-	_, err = s.Registry.Metrics.Create(ctx, by, store.Patch{"token": tokenOf(profile.Token + "-" + metric), "deviceProfileToken": profile.Token, "metricKey": metric,
-		"dataType": "DOUBLE", "outOfRange": "FLAG"})
+	_, err = s.Registry.Metrics.Create(ctx, by, store.Patch{
+		"token":              tokenOf(profile.Token + "-" + metric),
+		"deviceProfileToken": profile.Token,
+		"metricKey":          metric,
+		"dataType":           "DOUBLE",
+		"outOfRange":         "FLAG",
+	})
 	return err
 }
 
@@ -100,8 +107,8 @@ func (s setupSteps) publish(ctx context.Context, by *model.Principal, profile st
 	return err
 }
 
-// put makes a row or changes the one that there is: the answer to the first try may have been lost.
-func put[T any](ctx context.Context, k *entity.Kind[T], by *model.Principal, token string, p store.Patch) error {
+// createOrUpdate makes a row or changes the one that there is: the answer to the first try may have been lost.
+func createOrUpdate[T any](ctx context.Context, k *entity.Kind[T], by *model.Principal, token string, p store.Patch) error {
 	have, err := k.ByToken(ctx, by, []string{token})
 	switch {
 	case err != nil:
@@ -137,6 +144,7 @@ func tokenOf(text string) string {
 		}
 		return '-'
 	}, text)
+	// Cut to the maximum length last; a cut may end in a separator again.
 	token = strings.Trim(token, "-_")
 	return strings.TrimRight(token[:min(len(token), 128)], "-_")
 }

@@ -22,6 +22,7 @@ func (s *siteFiles) Start(ctx, _ context.Context) error {
 	if len(s.cfg.Site) == 0 {
 		return nil
 	}
+	// Warnings are reported even where the files are refused: they may explain why.
 	d, warnings, err := site.Read(site.Source{LookupEnv: func(name string) (string, bool) {
 		v := s.opt.Getenv(name)
 		return v, v != ""
@@ -32,13 +33,16 @@ func (s *siteFiles) Start(ctx, _ context.Context) error {
 	if err != nil {
 		return err
 	}
+	// A declared tenant cannot be deleted from here on: the next start would make it again.
 	s.entities.Govern.DeclareTenants(d.Tenants())
+	// The journal shows the site files as the author.
 	by := &model.Principal{Kind: model.LocalOperator, Subject: "site"}
 	began := time.Now()
 	p, err := s.entities.Site.Apply(ctx, by, d, site.Options{})
 	if err != nil {
 		return err
 	}
+	// Kept for the status.
 	s.entities.NoteSite(p)
 	s.log.Info("the site is as declared", "files", s.cfg.Site, "digest", operate.DigestOf(p.Files), "changes", len(p.Changes), "took", time.Since(began).Round(time.Millisecond).String())
 	return nil

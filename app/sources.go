@@ -25,7 +25,9 @@ func (t *transports) suspend(reason string) (resume func()) {
 	first := len(t.suspended) == 0
 	t.suspended = append(t.suspended, s)
 	t.mu.Unlock()
+	// The first suspension closes, the last resume opens.
 	if first {
+		// Intake before the connections: nothing is taken in any more while they are dropped.
 		t.intake.into.Suspend(reason)
 		t.spool.links.Shut()
 		t.log.Error("all transports are closed", "reason", reason)
@@ -35,6 +37,7 @@ func (t *transports) suspend(reason string) (resume func()) {
 	}
 	return func() {
 		t.mu.Lock()
+		// resume may be called twice: only a call that removes something can be the last.
 		before := len(t.suspended)
 		t.suspended = slices.DeleteFunc(t.suspended, func(o *suspension) bool { return o == s })
 		last := before == 1 && len(t.suspended) == 0
@@ -47,8 +50,8 @@ func (t *transports) suspend(reason string) (resume func()) {
 	}
 }
 
-// shut is why all transports are closed, "" while they are open.
-func (t *transports) shut() string {
+// closedReasons says why all transports are closed, "" while they are open.
+func (t *transports) closedReasons() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var reasons []string

@@ -16,8 +16,21 @@ var sparkplugTransport = Transport{Name: ingest.TransportSparkplug, New: newSpar
 func newSparkplug(d TransportDeps) (Served, error) {
 	c := d.Config
 	t := sparkplug.New(sparkplug.Config{InstanceID: c.Instance.ID, Node: "1", Settings: c.Sparkplug, Timing: c.Presence.Timing},
-		sparkplug.Deps{Intake: d.Intake, Tenant: d.Tenant, Adopt: d.Registry.Adoptions.Adopt, Presence: d.Presence, Accepting: func() bool { return !d.Pressure.Refusing() },
-			ExternalID: d.Registry.Adoptions.ExternalIDOf, Link: d.Link, Dial: d.Dial, DialLocal: d.DialOpen, Store: d.Store, Now: time.Now, Logger: d.Logger, Registerer: d.Registerer})
+		sparkplug.Deps{
+			Intake:     d.Intake,
+			Tenant:     d.Tenant,
+			Adopt:      d.Registry.Adoptions.Adopt,
+			Presence:   d.Presence,
+			Accepting:  func() bool { return !d.Pressure.Refusing() },
+			ExternalID: d.Registry.Adoptions.ExternalIDOf,
+			Link:       d.Link,
+			Dial:       d.Dial,
+			DialLocal:  d.DialOpen,
+			Store:      d.Store,
+			Now:        time.Now,
+			Logger:     d.Logger,
+			Registerer: d.Registerer,
+		})
 	if len(c.Sparkplug.Sources) == 0 {
 		return Served{}, nil // its metrics are there
 	}

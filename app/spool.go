@@ -42,6 +42,7 @@ type logStore struct {
 // Start opens the log and holds it against the store: both carry one pair id, and the log must reach as far as the
 // results do.
 func (s *logStore) Start(ctx, _ context.Context) error {
+	// The store says which log belongs to it and how far its results reach.
 	p, err := s.readPairing(ctx)
 	if err != nil {
 		return err
@@ -51,31 +52,54 @@ func (s *logStore) Start(ctx, _ context.Context) error {
 			return err
 		}
 	}
+	// Counts and listening spans travel in the batches of the log, so they come first.
 	s.links = links.New(s.elapsed)
 	s.counts = ingest.NewTransportCounts(s.links)
-	unclean, written := s.wasUnclean(), lastWritten(operate.SpoolPath(s.cfg.DataDir))
+	// Look at the traces of the last process before this one writes any.
+	unclean := s.wasUnclean()
+	written := lastWritten(operate.SpoolPath(s.cfg.DataDir))
 	restored, err := backup.ReadRestored(s.cfg.DataDir)
 	if err != nil {
 		return err
 	}
+	// A restored directory has no clean mark, and no process of it was killed.
 	s.lastStop = operate.LastStop{Clean: !unclean || restored != nil}
 	machine := health.ThisMachine()
 	if !s.lastStop.Clean {
 		s.lastStop.Evidence = operate.Evidence(operate.ReadRunning(s.cfg.DataDir), machine.Traces())
 	}
+	// From here on the directory says that this process runs.
 	s.noteRunning(machine)
 	s.writes = spool.NewBudget(s.cfg.Spool.BudgetSettings)
-	log := logOptions{Stretch: s.writes.Interval, UnsyncedBytes: s.budget.of(unsyncedShare), TailBytes: s.budget.of(tailShare),
-		Capacity: s.cfg.Ingest.Capacity, CommitSettings: s.cfg.Spool.CommitSettings, Sync: s.opt.Sync, Meta: s.counts, Logger: s.base.log, Registerer: s.metrics}
+	log := logOptions{
+		Stretch:        s.writes.Interval,
+		UnsyncedBytes:  s.budget.of(unsyncedShare),
+		TailBytes:      s.budget.of(tailShare),
+		Capacity:       s.cfg.Ingest.Capacity,
+		CommitSettings: s.cfg.Spool.CommitSettings,
+		Sync:           s.opt.Sync,
+		Meta:           s.counts,
+		Logger:         s.base.log,
+		Registerer:     s.metrics,
+	}
 	if restored != nil {
 		log.NewEpoch, log.MinEpoch = true, restored.Epoch
 	}
 	if err = s.openLog(&p, log); err != nil {
 		return err
 	}
-	s.share()
-	s.clock = ingest.NewClock(ingest.ClockConfig{Boot: s.boot, Now: s.look, Built: build.Time(), Synchronized: synchronized, Log: s.log,
-		Logger: s.base.log, Registry: s.metrics})
+	// Where there is an uplink, its reader shares the trims: before the first trim.
+	s.shareTrims()
+	s.clock = ingest.NewClock(ingest.ClockConfig{
+		Boot:         s.boot,
+		Now:          s.readClock,
+		Built:        build.Time(),
+		Synchronized: synchronized,
+		Log:          s.log,
+		Logger:       s.base.log,
+		Registry:     s.metrics,
+	})
+	// Store the identity of the log before anything is appended to it.
 	if err := s.pair(ctx, &p); err != nil {
 		return errors.Join(err, s.log.Close())
 	}
@@ -88,6 +112,7 @@ func (s *logStore) Start(ctx, _ context.Context) error {
 			return errors.Join(err, s.log.Close())
 		}
 	}
+	// From when on may refusals be missing: the earlier of the newest record and the newest file.
 	if at := s.lastRecorded(); at > 0 {
 		written = min(written, at) // a full disk may have been written to in vain since
 	}
@@ -117,6 +142,7 @@ func synchronized() bool {
 // wasUnclean reports whether the process before ended without closing, and removes the mark.
 func (s *logStore) wasUnclean() bool {
 	_, err := os.Stat(operate.CleanPath(s.cfg.DataDir))
+	// The mark is removed at once: it holds for one start.
 	first := errors.Is(err, os.ErrNotExist)
 	if err := os.Remove(operate.CleanPath(s.cfg.DataDir)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		s.base.log.Warn("the marker of a clean stop cannot be removed", "error", err)
@@ -158,6 +184,7 @@ func (s *logStore) takeStock(ctx context.Context, from model.Micros) (err error)
 // lastRecorded is when the newest record of the log was received, 0 where it cannot be read.
 func (s *logStore) lastRecorded() model.Micros {
 	_, last := s.log.Bounds()
+	// An unreadable end is no error here: the caller has the time of the file instead.
 	r, err := s.log.Reader(last)
 	if err != nil {
 		return 0
@@ -195,6 +222,8 @@ func (s *logStore) Stop(context.Context) error {
 	if err := s.log.Close(); err != nil || s.incomplete {
 		return err
 	}
+	// Write the mark of a clean stop before the note of the running process goes: between the two both are there, which
+	// reads as clean.
 	if err := os.WriteFile(operate.CleanPath(s.cfg.DataDir), nil, 0o600); err != nil {
 		return err
 	}

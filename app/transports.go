@@ -141,16 +141,19 @@ type transports struct {
 
 // Start opens the ways in, last of all.
 func (t *transports) Start(ctx, life context.Context) error {
-	t.entities.verifier.OnInvalidate(t.drop)
+	// Before the first connection: a credential that is revoked from now on must end its connections.
+	t.entities.verifier.OnInvalidate(t.dropConnections)
 	for _, k := range t.kinds {
 		if err := t.start(life, k); err != nil {
 			return errors.Join(err, t.Stop(ctx))
 		}
 	}
-	t.goes(life, "commands", t.applier.afterReplay(t.entities.Commands.Run)) // every carrier is there
+	t.runPart(life, "commands", t.applier.afterReplay(t.entities.Commands.Run)) // every carrier is there
+	// Devices can be heard from here on, so their listening time runs.
 	t.spool.links.Open()
+	// The backstop judges by results, which must be complete.
 	t.backstop = t.newBackstop()
-	t.goes(life, "presence backstop", t.applier.afterReplay(t.backstop.Run))
+	t.runPart(life, "presence backstop", t.applier.afterReplay(t.backstop.Run))
 	t.report()
 	return nil
 }
@@ -158,7 +161,9 @@ func (t *transports) Start(ctx, life context.Context) error {
 // newBackstop returns the backstop of the presence that the event sources assert.
 func (t *transports) newBackstop() *presence.Backstop {
 	return presence.NewBackstop(t.effective().Presence.SourceBackstop, presence.BackstopDeps{
-		Store: presences{t.store, t.entities, t.applier}, Listening: t.spool.links.Now, Now: func() time.Time { return t.spool.clock.Stamp().Wall.Time() },
+		Store:     presences{t.store, t.entities, t.applier},
+		Listening: t.spool.links.Now,
+		Now:       func() time.Time { return t.spool.clock.Stamp().Wall.Time() },
 		Up: func(source string) bool {
 			// A link to a site that is cut is no device's silence: an edge says what happened meanwhile once it is back.
 			return strings.HasPrefix(source, broker.EdgeSource("")) || slices.ContainsFunc(t.sources(), func(s ingest.SourceStatus) bool { return s.ID == source && s.State == ingest.SourceUp })
@@ -166,28 +171,55 @@ func (t *transports) newBackstop() *presence.Backstop {
 		Emit: func(ctx context.Context, source string, b model.Binding, p model.Presence) {
 			t.intake.into.Presence(ctx, ingest.TransportAPI, source, b, p, func(ingest.Answer) {})
 		},
-		Logger: t.log, Registerer: t.metrics})
+		Logger:     t.log,
+		Registerer: t.metrics,
+	})
 }
 
 // start builds a transport on its open sockets and runs it.
 func (t *transports) start(life context.Context, k Transport) error {
 	var sockets []OpenSocket
 	var err error
+	// Open the sockets first: an address in use is the most frequent error, and nothing has to be undone for it.
 	if k.Listeners != nil {
 		if sockets, err = t.open(t.certificate.pair, k.Listeners(t.cfg)); err != nil {
 			return err
 		}
 	}
-	s, err := k.New(TransportDeps{Config: t.cfg, Source: k.Source, Sockets: sockets, Intake: t.intake.into, Verifier: t.entities.verifier, Provision: t.entities.Provision,
-		Presence: presences{t.store, t.entities, t.applier}, Desk: t.entities.Commands, Registry: t.entities.Registry, Site: t.entities.Site, Logger: t.log,
-		Store: t.store.db.For(store.Devices), Pressure: t.intake.gauge, Tenant: t.entities.Govern.Lookup, Link: t.spool.links.Link, Dial: dialOperators, DialOpen: t.dialOpen, Suspend: t.suspend, Registerer: t.metrics, lock: t.lock,
-		Uplink: t.uplink.edge, Datagrams: t.datagrams, Relayed: t.applier.relayed, Registrations: &registrations{store: t.store, entities: t.entities},
+	s, err := k.New(TransportDeps{
+		Config:        t.cfg,
+		Source:        k.Source,
+		Sockets:       sockets,
+		Intake:        t.intake.into,
+		Verifier:      t.entities.verifier,
+		Provision:     t.entities.Provision,
+		Presence:      presences{t.store, t.entities, t.applier},
+		Desk:          t.entities.Commands,
+		Registry:      t.entities.Registry,
+		Site:          t.entities.Site,
+		Logger:        t.log,
+		Store:         t.store.db.For(store.Devices),
+		Pressure:      t.intake.gauge,
+		Tenant:        t.entities.Govern.Lookup,
+		Link:          t.spool.links.Link,
+		Dial:          dialOperators,
+		DialOpen:      t.dialOpen,
+		Suspend:       t.suspend,
+		Registerer:    t.metrics,
+		lock:          t.lock,
+		Uplink:        t.uplink.edge,
+		Datagrams:     t.datagrams,
+		Relayed:       t.applier.relayed,
+		Registrations: &registrations{store: t.store, entities: t.entities},
 		Refused: func(tenant, device, why, mistake string) {
 			t.applier.tap.ConnectionRefused(k.Name, k.Source, tenant, device, why, mistake, t.entities.Govern.Known(tenant))
-		}})
+		},
+	})
+	// A transport that was not built does not close its sockets.
 	if err != nil || s.Transport == nil {
 		return errors.Join(err, closeAll(sockets))
 	}
+	// Connect the transport with the parts that reach its devices before it takes the first one in.
 	for _, carrier := range []command.Carrier{s.Carrier, s.EdgeCarrier} {
 		if carrier != nil {
 			t.entities.Commands.Carry(carrier)
@@ -196,10 +228,11 @@ func (t *transports) start(life context.Context, k Transport) error {
 	if s.SharedChanged != nil {
 		t.entities.Registry.Attributes.OnShared(s.SharedChanged)
 	}
+	// Listed before it runs, so that an invalidation finds its connections.
 	t.mu.Lock()
 	t.served = append(t.served, s)
 	t.mu.Unlock()
-	t.goes(life, k.Name, s.Run)
+	t.runPart(life, k.Name, s.Run)
 	return nil
 }
 
@@ -216,6 +249,7 @@ func (t *transports) dialOpen() (net.Conn, error) {
 // Stop implements component: it lets no device in any more, notifies those that are connected, and waits until they have
 // their answers.
 func (t *transports) Stop(ctx context.Context) error {
+	// Listening time stops first: silence during the stop is no silence of a device.
 	t.spool.links.Shut()
 	var errs []error
 	for _, s := range slices.Backward(t.all()) {
@@ -231,8 +265,8 @@ func (t *transports) all() []Served {
 	return slices.Clone(t.served)
 }
 
-// drop ends the connections that what was invalidated has let in.
-func (t *transports) drop(f auth.Invalidation) {
+// dropConnections ends the connections that what was invalidated has let in.
+func (t *transports) dropConnections(f auth.Invalidation) {
 	for _, s := range t.all() {
 		s.Drop(func(b model.Binding) bool {
 			return f.CredentialID != 0 && b.Credential == f.CredentialID || f.DeviceID != 0 && b.DeviceID == f.DeviceID ||
@@ -275,6 +309,7 @@ func (t *transports) report() {
 	for _, l := range t.listeners.list().Open() {
 		fmt.Fprintf(out, "  %-12s %-24s %s\n", l.Name, l.Address, l.Description())
 	}
+	// Without an administrator the operator is told how to make one.
 	switch {
 	case t.entities.Auth.HasSuperuser():
 	case t.entities.Auth.HasIdentity(): // no link: who reads the log of an instance in use must not become its owner

@@ -51,8 +51,8 @@ type uplink struct {
 	running  sync.WaitGroup
 }
 
-// share divides the trims of the log where there is an uplink.
-func (s *logStore) share() {
+// shareTrims divides the trims of the log where there is an uplink.
+func (s *logStore) shareTrims() {
 	if s.cfg.Edge.Uplink.BrokerURL == "" {
 		return
 	}
@@ -73,6 +73,7 @@ func (u *uplink) Start(_, _ context.Context) error {
 	if u.spool.trims == nil {
 		return nil
 	}
+	// The uplink forwards from the log of the platform, so the bound of that log is its bound.
 	cfg := edge.Config{Settings: u.cfg.Edge, InstanceID: u.cfg.Instance.ID, Dir: operate.UplinkPath(u.cfg.DataDir)}
 	cfg.SpoolMaxBytes = setting.Size(u.cfg.Ingest.Capacity.MaxBytes)
 	if edge.Secure(cfg.Uplink.BrokerURL) {
@@ -80,14 +81,28 @@ func (u *uplink) Start(_, _ context.Context) error {
 	}
 	var err error
 	u.edge, err = edge.Open(cfg, edge.Deps{
-		Open: func(edge.OpenLog) (spool.Log, *edge.Began, error) { return u.spool.trims.Share(uplinkTrims), nil, nil },
-		Dial: dialOperators, Now: u.look, Boot: u.boot, Built: build.Time(), Machine: machineOf(), Version: u.opt.Version, Logger: u.log, Registerer: u.metrics,
-		Beside: &edge.Beside{Platform: platform{u.entities}, Done: u.spool.appliedOnly(), Repeats: u.repeats, Unseal: func(tenant string, sealed []byte) ([]byte, error) {
-			return u.store.vault.Open(ingest.SealedAs(tenant), sealed)
-		}}})
+		Open:       func(edge.OpenLog) (spool.Log, *edge.Began, error) { return u.spool.trims.Share(uplinkTrims), nil, nil },
+		Dial:       dialOperators,
+		Now:        u.readClock,
+		Boot:       u.boot,
+		Built:      build.Time(),
+		Machine:    machineOf(),
+		Version:    u.opt.Version,
+		Logger:     u.log,
+		Registerer: u.metrics,
+		Beside: &edge.Beside{
+			Platform: platform{u.entities},
+			Done:     u.spool.appliedOnly(),
+			Repeats:  u.repeats,
+			Unseal: func(tenant string, sealed []byte) ([]byte, error) {
+				return u.store.vault.Open(ingest.SealedAs(tenant), sealed)
+			},
+		},
+	})
 	if err != nil {
 		return err
 	}
+	// A context of its own, which Stop ends: the applier has stopped by then, so what it applied last is forwarded.
 	var life context.Context
 	life, u.end = context.WithCancel(context.Background())
 	for name, run := range map[string]func(context.Context) error{"uplink": u.edge.Run, "uplink's count": u.edge.RunTally, "uplink's position": u.edge.RunState} {
@@ -121,6 +136,7 @@ func (p *repeatProjection) Load(_ store.Tx, at ingest.Checkpoint) error {
 
 // Record implements ingest.Projection.
 func (p *repeatProjection) Record(_ context.Context, e *ingest.Event, _ *ingest.Effects) error {
+	// Only messages have an outcome.
 	if e.Outcome != "" {
 		p.repeats.Note(e.At.Offset, e.Outcome == store.OutcomeDuplicate)
 	}
@@ -175,6 +191,7 @@ func (p platform) Follow(ctx context.Context, tenant, device string, body []byte
 	if err := json.Unmarshal(body, d); err != nil {
 		return err
 	}
+	// Log only what changed: the document comes again with every connection.
 	done, err := p.Site.Follow(ctx, tenant, device, d)
 	if err != nil {
 		return err
@@ -191,6 +208,7 @@ func (p platform) Credentials(ctx context.Context, tenant, device string, all []
 	if !known {
 		return fmt.Errorf("there is no tenant %s", tenant)
 	}
+	// Credentials that collide with ones of this tenant are left out, not overwritten: those are the site's own.
 	left, err := p.Registry.Credentials.Follow(ctx, tenant, id, device, all)
 	if left > 0 {
 		p.base.log.Warn("credentials of the Weir above are left out: the tenant here has others with the same id; delete those for the devices to sign in with the ones of above", "tenant", tenant, "credentials", left)
@@ -223,6 +241,7 @@ func (p platform) Firings(ctx context.Context, tenant string, limit int) (oldest
 	var n int64
 	var all []firings.Firing
 	err = p.store.db.Read(ctx, func(tx store.Tx) (err error) {
+		// Count first: usually nothing waits, and then nothing else is read.
 		if n, err = firings.Count(tx); err == nil && n > 0 {
 			all, err = firings.Next(tx, id, limit)
 		}
@@ -231,6 +250,7 @@ func (p platform) Firings(ctx context.Context, tenant string, limit int) (oldest
 	if err != nil {
 		return nil, 0, 0, err
 	}
+	// Drop the oldest when the site above has been away for too long. The loss is returned and logged.
 	if n > maxFirings {
 		if err := p.store.db.Write(ctx, store.Durable, func(tx store.Tx) error {
 			gone, err := firings.Trim(tx, maxFirings)
@@ -241,9 +261,17 @@ func (p platform) Firings(ctx context.Context, tenant string, limit int) (oldest
 		}
 		p.base.log.Error("edges of rules that wait for the Weir above are dropped: there are too many", "dropped", dropped, "maximum", maxFirings)
 	}
+	// Translate to the words of the wire.
 	signals := map[model.EdgeSignal]string{model.Raised: edgewire.SignalRaised, model.Resolved: edgewire.SignalResolved}
 	for _, f := range all {
-		one := edgewire.Firing{ID: f.Number, Device: f.Device, Profile: f.Profile, Rule: f.Rule, Signal: signals[f.Signal], Occurred: f.Occurred.Time().UTC()}
+		one := edgewire.Firing{
+			ID:       f.Number,
+			Device:   f.Device,
+			Profile:  f.Profile,
+			Rule:     f.Rule,
+			Signal:   signals[f.Signal],
+			Occurred: f.Occurred.Time().UTC(),
+		}
 		if f.HasValue {
 			one.Value = &f.Value
 		}

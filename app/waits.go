@@ -12,7 +12,8 @@ const (
 
 // reporting reports what is waited for until done is called. what may change while it lasts.
 func (b *base) reporting(during string, what func() string) (done func()) {
-	end, ended := make(chan struct{}), make(chan struct{})
+	end := make(chan struct{})
+	ended := make(chan struct{})
 	began := time.Now()
 	go func() {
 		defer close(ended)
@@ -30,5 +31,6 @@ func (b *base) reporting(during string, what func() string) (done func()) {
 			}
 		}
 	}()
+	// Wait for the goroutine, so that no report comes after what it reports has ended.
 	return func() { close(end); <-ended }
 }

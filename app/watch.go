@@ -11,6 +11,7 @@ import (
 const watchEvery = 2 * time.Second
 
 func (r *reload) run(ctx context.Context) error {
+	// Tests bring their own ticks.
 	ticks := r.opt.Ticks
 	if ticks == nil {
 		t := time.NewTicker(watchEvery)
@@ -26,7 +27,7 @@ func (r *reload) run(ctx context.Context) error {
 			r.Reload("SIGHUP")
 		case <-ticks:
 			w.look()
-			_ = r.in.certificate.look(false) // it has reported
+			_ = r.in.certificate.checkFiles(false) // it has reported
 		}
 	}
 }
@@ -42,9 +43,11 @@ func (w *watcher) look() {
 	if !w.r.effective().Files.Watch {
 		return
 	}
+	// A reload may be under way.
 	w.r.one.Lock()
 	seen := w.r.seen
 	w.r.one.Unlock()
+	// Reload when the files differ from the last reload and look the same twice in a row.
 	switch now := config.Read(*w.r.opt.Source).Fingerprint; now {
 	case seen:
 		w.pending = config.Fingerprint{}

@@ -59,6 +59,7 @@ func (c Config) withDefaults() Config {
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	var errs []error
+	// Collect every reason, so that the operator can put all of them right at once.
 	if c.ServiceSecret.Set() && len(c.ServiceSecret.Reveal()) < minServiceSecret {
 		errs = append(errs, model.Invalid("auth.service_secret", "must have at least %d bytes", minServiceSecret))
 	}
@@ -151,6 +152,7 @@ func New(ctx context.Context, cfg Config, d Deps) (*Auth, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	// Default the collaborators first: the parts below copy them.
 	if d.Clock == nil {
 		d.Clock = time.Now
 	}
@@ -160,19 +162,31 @@ func New(ctx context.Context, cfg Config, d Deps) (*Auth, error) {
 	if d.GenerateKey == nil {
 		d.GenerateKey = generateKey
 	}
-	a := &Auth{cfg: cfg, store: d.Store, writer: d.Writer, vault: d.Vault, tenants: d.Tenants, hasher: d.Hasher,
-		now: d.Clock, log: d.Logger, generateKey: d.GenerateKey, dir: &directory{},
+	a := &Auth{
+		cfg:          cfg,
+		store:        d.Store,
+		writer:       d.Writer,
+		vault:        d.Vault,
+		tenants:      d.Tenants,
+		hasher:       d.Hasher,
+		now:          d.Clock,
+		log:          d.Logger,
+		generateKey:  d.GenerateKey,
+		dir:          &directory{},
 		attempts:     newAttempts(signInRule, emailRule, d.Clock),
-		serviceTries: newSourceTries(d.Clock)}
+		serviceTries: newSourceTries(d.Clock),
+	}
 	base := entity.Base{Store: d.Store, Writer: d.Writer}
 	a.Kinds = a.describe(base)
 	a.live.Store(&cfg)
 	a.parser = a.newParser()
 	a.m = newAuthMetrics(d.Registerer, a)
 	a.ended = newEndedSessions(a.m.endedForgotten.Inc)
+	// Load keys and people before anything is made: what a first start makes must not be made again.
 	if err := a.load(ctx); err != nil {
 		return nil, err
 	}
+	// Without a signing key nobody can sign in.
 	if err := a.rotateKeys(ctx); err != nil {
 		return nil, err
 	}
@@ -189,6 +203,7 @@ func (a *Auth) SetConfig(c Config) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
+	// Tokens are judged by what they carry, so that a new lifetime counts from the next one on.
 	a.live.Store(&c)
 	return nil
 }
@@ -208,6 +223,7 @@ func (a *Auth) load(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		// Nobody else has the directory yet, so that it is filled without its lock.
 		a.keys.set(keys)
 		a.dir.grants, a.dir.persons = grants, make(map[string]*person, len(persons))
 		for _, p := range persons {
@@ -218,6 +234,7 @@ func (a *Auth) load(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("auth: loading: %w", err)
 	}
+	// Stamps continue after the newest revocation, whatever the clock says now.
 	a.lastStamp.Store(int64(a.dir.newest()))
 	return nil
 }
@@ -266,25 +283,27 @@ func newEmail(field, email string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if at := strings.IndexFunc(e, unseen); at >= 0 {
+	// An invisible character would make two addresses look the same.
+	if at := strings.IndexFunc(e, isInvisible); at >= 0 {
 		r, _ := utf8.DecodeRuneInString(e[at:])
 		return "", model.Invalid(field, "the character U+%04X is not allowed in an email address", r)
 	}
+	// Parts by themselves: a domain may use another alphabet than the name.
 	for part := range strings.FieldsFuncSeq(e, func(r rune) bool { return r == '@' || r == '.' }) {
-		if mixed(part) {
+		if mixesAlphabets(part) {
 			return "", model.Invalid(field, "%q mixes letters of several alphabets that look alike", part)
 		}
 	}
 	return e, nil
 }
 
-// unseen reports what does not show as a character of its own: of a text outside of ASCII only letters, their marks and digits do.
-func unseen(r rune) bool {
+// isInvisible reports what does not show as a character of its own: of a text outside of ASCII only letters, their marks and digits do.
+func isInvisible(r rune) bool {
 	return r > 0x7f && !unicode.IsLetter(r) && !unicode.IsMark(r) && !unicode.IsDigit(r)
 }
 
-// mixed reports whether a text has letters of two of the alphabets whose letters look like one another's.
-func mixed(text string) bool {
+// mixesAlphabets reports whether a text has letters of two of the alphabets whose letters look like one another's.
+func mixesAlphabets(text string) bool {
 	found := map[*unicode.RangeTable]bool{}
 	for _, r := range text {
 		for _, alphabet := range []*unicode.RangeTable{unicode.Latin, unicode.Cyrillic, unicode.Greek, unicode.Armenian, unicode.Cherokee} {

@@ -29,6 +29,7 @@ func (r backoffRule) wait(n int) time.Duration {
 	if n <= r.free {
 		return 0
 	}
+	// Double, up to the bound: a shift would overflow.
 	w := r.first
 	for range n - r.free - 1 {
 		if w >= r.longest {
@@ -83,6 +84,7 @@ func (b *backoff) blocked(k backoffKey) time.Duration {
 	if f == nil {
 		return 0
 	}
+	// An attempt keeps the entry alive: waiting in the table must not make it expire.
 	now := b.now()
 	f.last = now
 	return max(0, f.until.Sub(now))
@@ -98,6 +100,7 @@ func (b *backoff) failed(k, name backoffKey) {
 		f = &failures{name: name}
 		b.keys.put(k, f)
 	}
+	// The next attempt has to wait from now on.
 	f.n++
 	f.last, f.until = now, now.Add(b.rule.wait(f.n))
 }

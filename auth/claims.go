@@ -81,7 +81,8 @@ func (d numericDate) MarshalJSON() ([]byte, error) {
 	if d < 0 {
 		return nil, fmt.Errorf("%w: %d", errNumericDate, d)
 	}
-	sec, frac := d/1e6, d%1e6
+	sec := d / 1e6
+	frac := d % 1e6
 	if frac == 0 {
 		return strconv.AppendInt(nil, int64(sec), 10), nil
 	}
@@ -95,6 +96,7 @@ func (d *numericDate) UnmarshalJSON(b []byte) error {
 	if err != nil || sec > maxNumericDate {
 		return errNumericDate
 	}
+	// Without float64, which would lose microseconds.
 	micros := int64(sec) * 1e6
 	if len(frac) > 6 {
 		frac = frac[:6]

@@ -176,8 +176,14 @@ func NewVerifier(cfg VerifierConfig) *Verifier {
 	if cfg.MaxRemembered <= 0 {
 		cfg.MaxRemembered = maxRemembered
 	}
-	v := &Verifier{cfg: cfg, now: cfg.Clock, secret: make([]byte, 32), backoff: newAttempts(deviceRule, nameRule, cfg.Clock),
-		byCredential: map[int64]proofKey{}, byDevice: map[int64][]int64{}}
+	v := &Verifier{
+		cfg:          cfg,
+		now:          cfg.Clock,
+		secret:       make([]byte, 32),
+		backoff:      newAttempts(deviceRule, nameRule, cfg.Clock),
+		byCredential: map[int64]proofKey{},
+		byDevice:     map[int64][]int64{},
+	}
 	_, _ = rand.Read(v.secret)
 	v.known = newLRU(cfg.MaxRemembered, v.unlink)
 	v.m = newVerifierMetrics(cfg.Registerer, v)
@@ -199,6 +205,7 @@ func (v *Verifier) Invalidate(f Invalidation) {
 	for _, k := range v.keysOf(f) {
 		v.known.remove(k)
 	}
+	// Call them without the lock: they close connections.
 	tell := v.onForget
 	v.mu.Unlock()
 	for _, g := range tell {
@@ -213,6 +220,7 @@ func (v *Verifier) keysOf(f Invalidation) []proofKey {
 			keys = append(keys, k)
 		}
 	}
+	// There is no index by tenant: this is rare.
 	if f.Tenant != "" {
 		for k, e := range v.known.entries {
 			if e.Value.(*lruEntry[proofKey, remembered]).value.proof.Tenant == f.Tenant {
@@ -263,12 +271,13 @@ func (v *Verifier) key(ctx context.Context, identity string, find func() (KeyRow
 	if v.cfg.Keys == nil || identity == "" || len(identity) > maxCredentialBytes {
 		return Proof{}, nil, ErrCredentialBad
 	}
+	// The epoch first, so that Fresh notices a change that comes while the row is read.
 	epoch := v.epochNow()
 	row, err := find()
 	if err != nil {
 		return Proof{}, nil, fmt.Errorf("auth: reading a pre-shared key: %w", err)
 	}
-	p, err := v.shaken(ctx, row, epoch)
+	p, err := v.proveHandshake(ctx, row, epoch)
 	return p, row.Key, err
 }
 
@@ -289,11 +298,12 @@ func (v *Verifier) certificate(ctx context.Context, fingerprint string) (Proof, 
 	if err != nil {
 		return Proof{}, fmt.Errorf("auth: reading the credential of a certificate: %w", err)
 	}
-	return v.shaken(ctx, row, epoch)
+	return v.proveHandshake(ctx, row, epoch)
 }
 
-// shaken is what a credential proves that a handshake has shown.
-func (v *Verifier) shaken(ctx context.Context, row KeyRow, epoch uint64) (Proof, error) {
+// proveHandshake is what a credential proves that a handshake has shown.
+func (v *Verifier) proveHandshake(ctx context.Context, row KeyRow, epoch uint64) (Proof, error) {
+	// The handshake has proven the key: what is left is whether it may be used now.
 	tenant := v.cfg.Tenants.TokenOf(row.TenantID)
 	id, enabled, _ := v.cfg.Tenants.Lookup(tenant)
 	if !v.usable(row.CredentialRow) || !enabled || id != row.TenantID {
@@ -304,17 +314,27 @@ func (v *Verifier) shaken(ctx context.Context, row KeyRow, epoch uint64) (Proof,
 			return Proof{}, fmt.Errorf("auth: noting the first use of a device credential: %w", err)
 		}
 	}
-	return Proof{CredentialID: row.ID, DeviceID: row.DeviceID, Device: row.Device, Tenant: tenant, TenantID: row.TenantID, Expires: row.ExpiresAt, epoch: epoch}, nil
+	return Proof{
+		CredentialID: row.ID,
+		DeviceID:     row.DeviceID,
+		Device:       row.Device,
+		Tenant:       tenant,
+		TenantID:     row.TenantID,
+		Expires:      row.ExpiresAt,
+		epoch:        epoch,
+	}, nil
 }
 
 func (v *Verifier) verify(ctx context.Context, c Claim) (Proof, error) {
 	if err := c.check(); err != nil {
 		return Proof{}, err
 	}
+	// An unknown tenant must not be told from a wrong credential by the time that the answer takes.
 	tenant, enabled, _ := v.cfg.Tenants.Lookup(c.Tenant)
 	if !enabled {
 		tenant = 0 // no row has it: the search takes as long as one that finds a row
 	}
+	// Most devices present what they presented a moment ago: no store and no hash is asked then.
 	key := v.keyOf(c)
 	if p, ok := v.recall(key, tenant); ok {
 		return p, nil
@@ -352,6 +372,7 @@ func (c *Claim) check() error {
 
 // verifyID judges a credential whose id is the proof.
 func (v *Verifier) verifyID(ctx context.Context, c Claim, key proofKey, tenant int64) (Proof, error) {
+	// The epoch first: a change after it keeps this proof out of the cache.
 	epoch := v.epochNow()
 	row, err := v.find(ctx, c, tenant)
 	if err != nil {
@@ -360,6 +381,7 @@ func (v *Verifier) verifyID(ctx context.Context, c Claim, key proofKey, tenant i
 	if !v.usable(row) {
 		return Proof{}, ErrCredentialBad
 	}
+	// The first use is noted before it is accepted.
 	if row.Unused && v.cfg.Used != nil {
 		if err := v.cfg.Used(ctx, row.ID); err != nil {
 			return Proof{}, fmt.Errorf("auth: noting the first use of a device credential: %w", err)
@@ -372,9 +394,11 @@ func (v *Verifier) verifyID(ctx context.Context, c Claim, key proofKey, tenant i
 // again afterwards.
 func (v *Verifier) verifyPassword(ctx context.Context, c Claim, key proofKey, tenant int64) (Proof, error) {
 	name := attemptKeyOf(c.From, c.Tenant, c.ID)
+	// The cheap refusals come before anything that costs.
 	if err := v.mayTry(name); err != nil {
 		return Proof{}, err
 	}
+	// An address that has proven the name lately does not draw on the budget of unauthenticated senders.
 	if c.Spend != nil && !v.backoff.trusts(name) && !c.Spend() {
 		return Proof{}, ErrSpent
 	}
@@ -385,6 +409,7 @@ func (v *Verifier) verifyPassword(ctx context.Context, c Claim, key proofKey, te
 	if err := v.checkPassword(ctx, c, name, row.PasswordHash); err != nil {
 		return Proof{}, err
 	}
+	// Read the row again: the password may have been changed while the hash ran.
 	epoch := v.epochNow()
 	again, err := v.find(ctx, c, tenant)
 	if err != nil {
@@ -393,6 +418,7 @@ func (v *Verifier) verifyPassword(ctx context.Context, c Claim, key proofKey, te
 	if again.PasswordHash != row.PasswordHash || !v.usable(again) {
 		return Proof{}, ErrCredentialBad
 	}
+	// Only now is the sender proven.
 	v.backoff.succeeded(name)
 	return v.remember(key, c.Tenant, tenant, again, epoch), nil
 }
@@ -410,6 +436,7 @@ func (v *Verifier) mayTry(name attemptKey) error {
 // checkPassword runs the hash. The wait is checked again once the lane is free: many attempts may have queued before
 // the first of them failed.
 func (v *Verifier) checkPassword(ctx context.Context, c Claim, name attemptKey, encoded string) error {
+	// A connection waits for its answer; other senders queue with the API.
 	lane := LaneAPI
 	if c.Connecting {
 		lane = LaneTransport
@@ -452,6 +479,7 @@ func (v *Verifier) epochNow() uint64 {
 func (v *Verifier) keyOf(c Claim) proofKey {
 	mac := hmac.New(sha256.New, v.secret)
 	for _, part := range []string{c.Tenant, c.Type, c.ID, c.Secret} {
+		// With lengths, so that no two claims give the same bytes.
 		var n [4]byte
 		binary.BigEndian.PutUint32(n[:], uint32(len(part)))
 		mac.Write(n[:])
@@ -467,20 +495,29 @@ func (v *Verifier) recall(key proofKey, tenant int64) (Proof, bool) {
 	if !ok {
 		return Proof{}, false
 	}
+	// The tenant may have been made again under the same token.
 	now := v.now()
 	if !now.Before(r.until) || r.proof.TenantID != tenant || r.proof.Expires != 0 && model.MicrosOf(now) >= r.proof.Expires {
 		v.known.remove(key)
 		return Proof{}, false
 	}
 	v.m.recalled.Inc()
+	// It was in the cache, so that nothing has invalidated it up to now.
 	r.proof.epoch = v.epoch
 	return r.proof, true
 }
 
 // remember caches the proof unless something was invalidated since the row was read: it may have been this row.
 func (v *Verifier) remember(key proofKey, tenant string, tenantID int64, r CredentialRow, epoch uint64) Proof {
-	p := Proof{CredentialID: r.ID, DeviceID: r.DeviceID, Device: r.Device, Tenant: tenant, TenantID: tenantID,
-		Expires: r.ExpiresAt, epoch: epoch}
+	p := Proof{
+		CredentialID: r.ID,
+		DeviceID:     r.DeviceID,
+		Device:       r.Device,
+		Tenant:       tenant,
+		TenantID:     tenantID,
+		Expires:      r.ExpiresAt,
+		epoch:        epoch,
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.epoch != epoch {
@@ -489,6 +526,7 @@ func (v *Verifier) remember(key proofKey, tenant string, tenantID int64, r Crede
 	if old, ok := v.byCredential[r.ID]; ok {
 		v.known.remove(old) // the password was changed, or this proof is cached again
 	}
+	// One proof for each credential: an old password must not stay valid beside the new one.
 	v.known.put(key, remembered{p, v.now().Add(rememberFor)})
 	v.byCredential[r.ID] = key
 	v.byDevice[r.DeviceID] = append(v.byDevice[r.DeviceID], r.ID)

@@ -184,13 +184,21 @@ func loadGrants(tx store.Tx) (map[int64]grant, error) {
 
 // loadPersons reads the identity with that email, or all of them for "", with memberships and roles.
 func loadPersons(tx store.Tx, email string) ([]*person, error) {
+	// Rows of all people, their memberships and roles together: one query for each person would take long.
 	rows, err := store.Persons(tx, email)
 	if err != nil {
 		return nil, err
 	}
 	persons := make([]*person, len(rows))
 	for i, r := range rows {
-		p := &person{id: r.ID, email: r.Email, enabled: r.Enabled, notBefore: r.NotBefore, roles: r.Roles, memberships: map[int64]member{}}
+		p := &person{
+			id:          r.ID,
+			email:       r.Email,
+			enabled:     r.Enabled,
+			notBefore:   r.NotBefore,
+			roles:       r.Roles,
+			memberships: map[int64]member{},
+		}
 		for _, m := range r.Memberships {
 			p.memberships[m.Tenant] = member{id: m.ID, tenant: m.Tenant, enabled: m.Enabled, notBefore: m.NotBefore, roles: m.Roles}
 		}

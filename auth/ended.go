@@ -35,6 +35,7 @@ func newEndedSessions(forgotten func()) *endedSessions {
 func (e *endedSessions) add(session string, now, until model.Micros) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	// Those whose tokens have expired make room; one that had to go early is counted.
 	for len(e.order) > 0 && (e.until[e.order[0]] < now || len(e.order) >= maxEnded) {
 		if e.until[e.order[0]] >= now {
 			e.forgotten()
@@ -74,6 +75,7 @@ func (a *Auth) end(session string, life time.Duration) {
 // SignOut ends the session of a refresh token: neither that token nor an access token of the session counts any more. identityToken, which may be "", ends with it. It returns
 // false where the session had ended before. A token that is not valid is INVALID_INPUT "invalid or expired token".
 func (a *Auth) SignOut(ctx context.Context, refreshToken, identityToken string) (bool, error) {
+	// The token proves who signs out; nothing else is asked.
 	c, err := a.parse(refreshToken, KindRefresh)
 	if err != nil {
 		return false, errBadToken()
@@ -87,8 +89,9 @@ func (a *Auth) SignOut(ctx context.Context, refreshToken, identityToken string) 
 			return false, err
 		}
 	}
+	// End the session on disk first: it must not come back after a restart.
 	there := false
-	err = a.writer.Mutate(ctx, proven(c.Subject), func(ch *store.Change) error {
+	err = a.writer.Mutate(ctx, provenPrincipal(c.Subject), func(ch *store.Change) error {
 		s, err := store.RefreshSessionOf(ch, family)
 		if err != nil || s == nil {
 			return err
@@ -102,6 +105,7 @@ func (a *Auth) SignOut(ctx context.Context, refreshToken, identityToken string) 
 	if err != nil {
 		return false, fmt.Errorf("auth: ending a session: %w", err)
 	}
+	// Then what is left of its access tokens, which no store is asked for.
 	a.end(family, a.live.Load().AccessTokenTTL)
 	return there, nil
 }

@@ -51,6 +51,7 @@ func NewHasher(p Params, reg prometheus.Registerer) *Hasher {
 	if p == (Params{}) {
 		p = defaultParams
 	}
+	// The dummy has the same cost as a real hash.
 	h := &Hasher{params: p, dummy: phc{Params: p, salt: make([]byte, saltBytes), key: make([]byte, keyBytes)}}
 	for i := range h.slots {
 		h.slots[i] = make(chan struct{}, 1)
@@ -82,6 +83,7 @@ func (h *Hasher) Verify(ctx context.Context, l Lane, encoded, password string) (
 
 // check is Verify for a caller that holds a slot.
 func (h *Hasher) check(encoded, password string) (ok, renew bool, err error) {
+	// Too long to match, and hashed all the same, as far as it is allowed to cost.
 	if len(password) > MaxPasswordBytes {
 		password, encoded = password[:MaxPasswordBytes], ""
 	}
@@ -101,6 +103,7 @@ const coolDown = 3
 
 // attempt checks the password of a client that has proven nothing yet. ready is asked once the slot is taken.
 func (h *Hasher) attempt(ctx context.Context, l Lane, ready func() error, encoded, password string) (bool, error) {
+	// First the slot, then ready: what it says may have changed while this call waited.
 	free, err := h.acquire(ctx, l)
 	if err != nil {
 		return false, err
@@ -113,6 +116,7 @@ func (h *Hasher) attempt(ctx context.Context, l Lane, ready func() error, encode
 	ok, _, err := h.check(encoded, password)
 	took := time.Since(begun)
 	h.m.seconds.WithLabelValues(l.String()).Observe(took.Seconds())
+	// A wrong password holds its slot for longer, so that guessing gets a part of the processor only.
 	if ok || err != nil || l != LaneTransport {
 		free()
 	} else {
@@ -136,6 +140,7 @@ func (h *Hasher) hold(ctx context.Context, l Lane) (release func(), err error) {
 
 // acquire waits for a slot, unless too many wait. free must be called once.
 func (h *Hasher) acquire(ctx context.Context, l Lane) (free func(), err error) {
+	// Count first, then compare: two callers at once must not both pass the bound.
 	if h.waiting[l].Add(1) > h.maxWaiting(l) {
 		h.waiting[l].Add(-1)
 		h.m.refused.WithLabelValues(l.String()).Inc()
@@ -159,6 +164,7 @@ func (h *Hasher) maxWaiting(l Lane) int64 {
 // slot takes the lane's own slot, or for a transport the API's when it is idle. A transport never queues for the API's
 // slot, where it would delay sign-ins.
 func (h *Hasher) slot(ctx context.Context, l Lane) (chan struct{}, error) {
+	// The lane's own slot, when it is free.
 	own := h.slots[l]
 	select {
 	case own <- struct{}{}:

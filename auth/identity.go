@@ -23,8 +23,13 @@ type identityRow struct {
 	NotBefore    model.Micros `store:"not_before"`
 }
 
-var identities = store.NewTable[identityRow](store.Desc[identityRow]{Kind: "identity", Name: "identities", Instance: true,
-	Order: "created_at DESC, email", Label: func(r *identityRow) string { return r.Email }})
+var identities = store.NewTable[identityRow](store.Desc[identityRow]{
+	Kind:     "identity",
+	Name:     "identities",
+	Instance: true,
+	Order:    "created_at DESC, email",
+	Label:    func(r *identityRow) string { return r.Email },
+})
 
 // Identity is a person as the directory shows it.
 type Identity struct {
@@ -58,8 +63,16 @@ func tenantsOf(tx store.Tx, people ...*person) (map[int64]string, error) {
 }
 
 func (r *identityRow) shown(p *person, grants map[int64]grant, tenants map[int64]string) *Identity {
-	id := &Identity{ID: r.ID, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, Email: r.Email, FirstName: r.FirstName,
-		LastName: r.LastName, Enabled: r.Enabled, Memberships: []IdentityMembership{}}
+	id := &Identity{
+		ID:          r.ID,
+		CreatedAt:   r.CreatedAt,
+		UpdatedAt:   r.UpdatedAt,
+		Email:       r.Email,
+		FirstName:   r.FirstName,
+		LastName:    r.LastName,
+		Enabled:     r.Enabled,
+		Memberships: []IdentityMembership{},
+	}
 	id.SystemRoles, _ = union(grants, p.roles)
 	for tenant, m := range p.memberships {
 		tokens, _ := union(grants, m.roles)
@@ -76,6 +89,7 @@ func (a *Auth) Identities(ctx context.Context, by *model.Principal) ([]*Identity
 	}
 	var all []*Identity
 	err := store.Read(ctx, a.store, func(tx store.Tx) error {
+		// All of it in one snapshot, so that roles and memberships fit.
 		rows, err := identities.Select(tx, 0, "created_at DESC, email")
 		if err != nil {
 			return err
@@ -173,6 +187,7 @@ func (a *Auth) CreateIdentity(ctx context.Context, by *model.Principal, n NewIde
 	if err := CheckPassword(n.Password); err != nil {
 		return nil, err
 	}
+	// Check everything before the password is hashed, which is what costs.
 	row := &identityRow{Email: email, Enabled: n.Enabled}
 	if err := row.setNames(store.Patch{"firstName": optional(n.FirstName), "lastName": optional(n.LastName)}); err != nil {
 		return nil, err
@@ -189,6 +204,7 @@ func (a *Auth) CreateIdentity(ctx context.Context, by *model.Principal, n NewIde
 }
 
 func (a *Auth) insertIdentity(ch *store.Change, by *model.Principal, row *identityRow, systemRoles []string) (*Identity, error) {
+	// The roles must exist, and nobody gives more than they have.
 	held, err := a.Roles.resolve(ch, ScopeSystem, systemRoles)
 	if err != nil {
 		return nil, err
@@ -202,6 +218,7 @@ func (a *Auth) insertIdentity(ch *store.Change, by *model.Principal, row *identi
 			return nil, err
 		}
 	}
+	// Tokens of a former identity with this email do not count.
 	row.NotBefore = a.stamp(0)
 	if err := identities.Insert(ch, row); err != nil {
 		return nil, err
@@ -268,6 +285,7 @@ func (a *Auth) editIdentity(ctx context.Context, by *model.Principal, email stri
 	}
 	email = strings.ToLower(strings.TrimSpace(email))
 	err = a.writer.Mutate(ctx, by, func(ch *store.Change) error {
+		// Read the person as it is in this transaction: other changes may have been made meanwhile.
 		e := &edit{Change: ch}
 		if e.row, err = identities.First(ch, 0, store.Eq("email", email)); err != nil {
 			return err
@@ -289,6 +307,7 @@ func (a *Auth) editIdentity(ctx context.Context, by *model.Principal, email stri
 
 // publishPerson reads what a change made of an identity and puts it into the directory with the commit.
 func (a *Auth) publishPerson(ch *store.Change, row *identityRow) (*Identity, error) {
+	// Read what the change has made: it is what others see after the commit.
 	p, grants, err := loadPerson(ch, row.Email)
 	if err != nil || p == nil {
 		return nil, err
@@ -312,6 +331,7 @@ func (e *edit) mayActOn(by *model.Principal) error {
 	if by != nil && by.Identity == e.row.ID {
 		return nil
 	}
+	// What it has in tenants counts, too.
 	for tenant, m := range e.person.memberships {
 		if err := e.mayGive(by, tenant, m.roles); err != nil {
 			return err
@@ -325,6 +345,7 @@ func (e *edit) keepsSuperuser() error {
 	if !e.person.enabled || !e.person.superuser(e.grants) {
 		return nil
 	}
+	// Asked in the transaction: two changes at once must not remove the last two.
 	others, err := store.OthersHold(e, ScopeSystem, RoleSuperuser, e.row.ID)
 	if err == nil && !others {
 		return model.Invalid("email", "%q is the last enabled superuser", e.row.Email)
@@ -340,6 +361,7 @@ func (a *Auth) SetPassword(ctx context.Context, by *model.Principal, email, pass
 	if err := CheckPassword(password); err != nil {
 		return nil, err
 	}
+	// Hash before the change, which holds the only writer.
 	hash, err := a.hashed(ctx, password, strings.Join(hashed, ""))
 	if err != nil {
 		return nil, err
@@ -348,6 +370,7 @@ func (a *Auth) SetPassword(ctx context.Context, by *model.Principal, email, pass
 		if err := e.mayActOn(by); err != nil {
 			return err
 		}
+		// Whoever has signed in with the old password is signed out.
 		e.row.PasswordHash = hash
 		e.row.NotBefore = a.stamp(0)
 		if err := store.EndRefreshSessions(e, e.row.ID, 0); err != nil {
@@ -393,6 +416,7 @@ func (a *Auth) SetIdentityEnabled(ctx context.Context, by *model.Principal, emai
 		if err := e.mayActOn(by); err != nil || e.row.Enabled == enabled {
 			return err
 		}
+		// Somebody must be left who can enable it again.
 		if !enabled {
 			if err := e.keepsSuperuser(); err != nil {
 				return err
@@ -414,6 +438,7 @@ func (a *Auth) SetSystemRoles(ctx context.Context, by *model.Principal, email st
 		if err != nil {
 			return err
 		}
+		// Both what is taken and what is given must be held by the caller.
 		if err := e.mayActOn(by); err != nil {
 			return err
 		}
@@ -425,6 +450,7 @@ func (a *Auth) SetSystemRoles(ctx context.Context, by *model.Principal, email st
 		if slices.Equal(held, e.person.roles) {
 			return nil
 		}
+		// Taking the role away is like disabling the last superuser.
 		if !(&person{roles: held}).superuser(e.grants) {
 			if err := e.keepsSuperuser(); err != nil {
 				return err
@@ -433,6 +459,7 @@ func (a *Auth) SetSystemRoles(ctx context.Context, by *model.Principal, email st
 		if err := store.SetIdentityRoles(e, e.row.ID, held); err != nil {
 			return err
 		}
+		// Tokens carry authorities: those with the old ones end.
 		e.row.NotBefore = a.stamp(0)
 		return identities.Save(e.Change, e.row, "not_before")
 	})
@@ -463,6 +490,7 @@ func (e *edit) remove() error {
 	if err := store.EndRefreshSessions(e, e.row.ID, 0); err != nil {
 		return err
 	}
+	// Rows that refer to the identity go before its own.
 	for tenant := range e.person.memberships {
 		if err := e.dropMembership(tenant); err != nil {
 			return err

@@ -120,6 +120,7 @@ func openKey(v Sealer, kid string, sealed []byte) (*rsa.PrivateKey, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: signing_keys %s: %w", store.ErrDamaged, kid, err)
 	}
+	// The id is made of the key: a row that was mixed up is noticed here.
 	private, ok := parsed.(*rsa.PrivateKey)
 	if !ok || thumbprint(&private.PublicKey) != kid {
 		return nil, fmt.Errorf("%w: signing_keys %s", store.ErrDamaged, kid)
@@ -130,12 +131,14 @@ func openKey(v Sealer, kid string, sealed []byte) (*rsa.PrivateKey, error) {
 // rotateKeys makes the first key, replaces one that is too old and removes those that retired long ago.
 func (a *Auth) rotateKeys(ctx context.Context) error {
 	now, cfg := model.MicrosOf(a.now()), a.live.Load()
+	// Decide in memory whether there is anything to do: this runs every ten minutes.
 	active := a.keys.active()
 	old := active != nil && cfg.SigningKeyMaxAge > 0 && now > after(active.created, cfg.SigningKeyMaxAge)
 	gone := func(k *signingKey) bool { return k.retired != 0 && now > after(k.retired, cfg.retiredLife()) }
 	if active != nil && !old && !slices.ContainsFunc(a.keys.keys(), gone) {
 		return nil
 	}
+	// Making a key takes seconds on a gateway: it is made before the transaction.
 	var fresh *signingKey
 	if active == nil || old {
 		var err error
@@ -157,6 +160,7 @@ func (a *Auth) replaceKeys(tx store.Tx, fresh *signingKey, now model.Micros, gon
 			}
 			continue
 		case fresh != nil && k.retired == 0:
+			// A copy: readers have the old one.
 			retired := *k
 			retired.retired = now
 			k = &retired
@@ -172,6 +176,7 @@ func (a *Auth) replaceKeys(tx store.Tx, fresh *signingKey, now model.Micros, gon
 		}
 		keys = append(keys, fresh)
 	}
+	// Nothing is signed with a key that a crash could take back.
 	tx.OnCommit(func() { a.keys.set(keys) })
 	return nil
 }
@@ -206,6 +211,7 @@ func (a *Auth) JWKS() http.Handler {
 			http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
 			return
 		}
+		// Retired keys too: tokens that they have signed are still valid.
 		set := struct {
 			Keys []jwk `json:"keys"`
 		}{Keys: []jwk{}}

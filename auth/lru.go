@@ -36,6 +36,7 @@ func (l *lru[K, V]) put(k K, v V) {
 		l.order.MoveToFront(e)
 		return
 	}
+	// Put first, then evict: the newest never goes.
 	l.entries[k] = l.order.PushFront(&lruEntry[K, V]{k, v})
 	if len(l.entries) > l.max {
 		l.drop(l.order.Back())

@@ -30,6 +30,7 @@ func (e *edit) mayGive(by *model.Principal, tenant int64, roles []int64) error {
 	case by.Has(model.TenantWrite):
 		return nil
 	}
+	// What the caller holds in this tenant, as the transaction sees it.
 	var own []int64
 	p, _, err := loadPerson(e, by.Subject)
 	if err != nil {
@@ -40,6 +41,7 @@ func (e *edit) mayGive(by *model.Principal, tenant int64, roles []int64) error {
 	}
 	_, have := union(e.grants, own)
 	_, want := union(e.grants, roles)
+	// The wildcard covers all but state:demote, which a role must name.
 	for _, a := range want {
 		if !slices.Contains(have, a) && !(a != model.StateDemote && slices.Contains(have, model.AllAuthorities)) {
 			return model.Errorf(model.CodeForbidden, "forbidden: %s in the tenant is required, or tenant:write", a)
@@ -70,6 +72,7 @@ func (a *Auth) AddMembership(ctx context.Context, by *model.Principal, email, te
 		if err := e.mayGive(by, id, held); err != nil {
 			return err
 		}
+		// Tokens of a former membership do not count.
 		row := &membershipRow{Row: store.Row{TenantID: id}, IdentityID: e.row.ID, Enabled: true, NotBefore: a.stamp(0)}
 		if err := memberships.Insert(e.Change, row); err != nil {
 			if _, ok := errors.AsType[*store.UniqueError](err); ok || model.CodeOf(err) == model.CodeConflict {
@@ -107,6 +110,7 @@ func (a *Auth) SetMembershipRoles(ctx context.Context, by *model.Principal, emai
 		if err != nil || slices.Equal(held, e.person.memberships[row.TenantID].roles) {
 			return err
 		}
+		// What is taken counts like what is given.
 		if err := e.mayGive(by, row.TenantID, slices.Concat(held, e.person.memberships[row.TenantID].roles)); err != nil {
 			return err
 		}
@@ -160,6 +164,7 @@ func (e *edit) dropMembership(tenant int64) error {
 	if err != nil {
 		return err
 	}
+	// Rows that refer to the membership go before its own.
 	if err := store.SetMembershipRoles(e, m.id, nil); err != nil {
 		return err
 	}
@@ -169,10 +174,12 @@ func (e *edit) dropMembership(tenant int64) error {
 // seed makes what a first start must make. Roles that were deleted later do not come back: superuser always stays.
 func (a *Auth) seed(ctx context.Context) error {
 	err := a.writer.Mutate(ctx, nil, func(ch *store.Change) error {
+		// The role superuser says that this is no first start: it cannot be deleted.
 		super, err := a.Roles.Table.Get(ch, 0, RoleSuperuser)
 		if err != nil || super != nil {
 			return err
 		}
+		// All or none, in one transaction.
 		for _, r := range seededRoles() {
 			if err := a.Roles.Table.Insert(ch, &r); err != nil {
 				return err
@@ -193,6 +200,7 @@ func (a *Auth) seedSuperuser(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// Hash before the change, which holds the only writer.
 	hash, err := a.hasher.Hash(ctx, a.cfg.SuperuserPassword.Reveal())
 	if err != nil {
 		return err

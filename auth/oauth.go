@@ -59,8 +59,15 @@ type Clients struct {
 func (a *Auth) describeClients(b entity.Base) *Clients {
 	cs := &Clients{auth: a}
 	cs.Kind = entity.New(b, entity.Desc[OAuthClient]{
-		Kind: "OAuth client", Type: "OAuthClient", Plural: "oauthClients", Area: "user-management", Table: "oauth_clients", Instance: true,
-		Order: "created_at DESC, client_id", Read: entity.Needs(model.ClientRead), Write: entity.Needs(model.ClientWrite),
+		Kind:     "OAuth client",
+		Type:     "OAuthClient",
+		Plural:   "oauthClients",
+		Area:     "user-management",
+		Table:    "oauth_clients",
+		Instance: true,
+		Order:    "created_at DESC, client_id",
+		Read:     entity.Needs(model.ClientRead),
+		Write:    entity.Needs(model.ClientWrite),
 		Ceiling: &entity.Ceiling{
 			Key:  "limits.oauth_clients",
 			Rows: func() int64 { return int64(cs.auth.live.Load().OAuthClients) },
@@ -90,6 +97,7 @@ func (c *OAuthClient) check() error {
 			return model.Invalid("scopes", "%.40q is none of %s", scope, strings.Join(oauthScopes, ", "))
 		}
 	}
+	// Sorted, so that equal sets are equal rows.
 	slices.Sort(c.Scopes)
 	c.Scopes = slices.Compact(c.Scopes)
 	return nil
@@ -124,6 +132,7 @@ func loopback(host string) bool {
 func (cs *Clients) CreateWithSecret(ctx context.Context, by *model.Principal, p store.Patch, confidential bool) (*ClientSecret, error) {
 	out := &ClientSecret{}
 	if confidential {
+		// The caller's patch stays as it is: it must not hold the hash.
 		p = maps.Clone(p)
 		out.Secret = new(MintSecret())
 		p[secretField] = hashText(*out.Secret)

@@ -95,13 +95,13 @@ func parsePHC(s string) (phc, error) {
 	if h.key, err = base64.RawStdEncoding.Strict().DecodeString(parts[5]); err != nil {
 		return h, errHash
 	}
-	if !h.sane() || h.String() != s {
+	if !h.isSane() || h.String() != s {
 		return h, errHash
 	}
 	return h, nil
 }
 
-func (h phc) sane() bool {
+func (h phc) isSane() bool {
 	return h.MemoryKiB >= 8*uint32(h.Lanes) && h.MemoryKiB <= 256*1024 && h.Passes >= 1 && h.Passes <= 16 &&
 		h.Lanes >= 1 && h.Lanes <= 16 && len(h.salt) >= 8 && len(h.salt) <= 64 && len(h.key) >= 16 && len(h.key) <= 64
 }
@@ -119,6 +119,7 @@ func MintSecret() string {
 
 // sameSecret compares in a time that depends on neither value.
 func sameSecret(a, b string) bool {
-	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
+	x := sha256.Sum256([]byte(a))
+	y := sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
 }

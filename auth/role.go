@@ -32,8 +32,14 @@ type Roles struct {
 func (a *Auth) describe(b entity.Base) *entity.Catalog {
 	a.Roles = &Roles{auth: a}
 	a.Roles.Kind = entity.New(b, entity.Desc[Role]{
-		Kind: "role", Type: "Role", Plural: "roles", Area: "user-management", Table: "roles", Instance: true,
-		Read: entity.Needs(model.RoleRead), Write: entity.Needs(model.RoleWrite),
+		Kind:     "role",
+		Type:     "Role",
+		Plural:   "roles",
+		Area:     "user-management",
+		Table:    "roles",
+		Instance: true,
+		Read:     entity.Needs(model.RoleRead),
+		Write:    entity.Needs(model.RoleWrite),
 		Referrers: []store.Referrer{{Kind: "identity", Table: "identity_roles", Column: "role_id"},
 			{Kind: "membership", Table: "membership_roles", Column: "role_id"}},
 		Prepare: func(_ context.Context, _ *model.Principal, token string, _ store.Patch, create bool) error {
@@ -66,6 +72,7 @@ func errSuperuserStays() error {
 const maxRolesHeld = 32
 
 func (r *Role) check() error {
+	// A role has authorities of its own tier only.
 	tier := model.TierTenant
 	if r.Scope == ScopeSystem {
 		tier = model.TierSystem
@@ -175,6 +182,7 @@ func (r *Roles) changed(c *store.Change, old, role *Role) error {
 		c.OnCommit(func() { r.auth.dir.removeGrant(old.ID) })
 		return nil
 	}
+	// Old and new: taking away needs the same as giving.
 	if err := r.mayGrant(c.By, old, role); err != nil {
 		return err
 	}
@@ -185,6 +193,7 @@ func (r *Roles) changed(c *store.Change, old, role *Role) error {
 		if err := r.mayEnlarge(c, old, role); err != nil {
 			return err
 		}
+		// Tokens carry authorities: those with the old ones end.
 		role.NotBefore = r.auth.stamp(0)
 		if err := store.SetRoleNotBefore(c, role.ID, role.NotBefore); err != nil {
 			return err
@@ -210,6 +219,7 @@ func (r *Roles) mayGrant(by *model.Principal, roles ...*Role) error {
 // mayEnlarge refuses a principal that gives a role of tenants more authorities: one that holds the role itself, and one that makes no
 // tenants and so gives nothing in those whose members hold it. A superuser may.
 func (r *Roles) mayEnlarge(c *store.Change, old, role *Role) error {
+	// Fewer authorities are no danger.
 	more := func(a string) bool { return !slices.Contains(old.Authorities, a) }
 	if role.Scope != ScopeTenant || unbound(c.By) || !slices.ContainsFunc(role.Authorities, more) {
 		return nil
@@ -217,6 +227,7 @@ func (r *Roles) mayEnlarge(c *store.Change, old, role *Role) error {
 	if !c.By.Has(model.TenantWrite) {
 		return model.Forbidden(model.TenantWrite)
 	}
+	// Does the caller hold this role somewhere?
 	p, _, err := loadPerson(c, c.By.Subject)
 	if err != nil || p == nil {
 		return err
@@ -241,6 +252,7 @@ func (r *Roles) UpdateIn(ctx context.Context, by *model.Principal, scope, token 
 		return nil, err
 	}
 	err = r.auth.writer.Mutate(ctx, by, func(c *store.Change) error {
+		// A role of another scope is answered like one that does not exist.
 		old, err := r.Must(c, 0, token)
 		switch {
 		case err != nil:
@@ -292,6 +304,7 @@ func (r *Roles) resolve(tx store.Tx, scope string, tokens []string) ([]int64, er
 		ids = append(ids, role.ID)
 	}
 	slices.Sort(ids)
+	// Sorted without doubles: equal sets of roles compare as equal.
 	ids = slices.Compact(ids)
 	if len(ids) > maxRolesHeld {
 		return nil, model.Invalid("roleTokens", "at most %d roles can be held at once", maxRolesHeld)

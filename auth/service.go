@@ -62,6 +62,7 @@ func (a *Auth) serveService(w http.ResponseWriter, r *http.Request) (status int,
 	if secret == "" {
 		return http.StatusServiceUnavailable, "no service secret is configured"
 	}
+	// A source that has tried too often is refused before its secret is compared.
 	source := remoteSource(r)
 	if wait := a.serviceTries.blocked(source); wait > 0 {
 		setRetryAfter(w, wait)
@@ -71,6 +72,7 @@ func (a *Auth) serveService(w http.ResponseWriter, r *http.Request) (status int,
 		a.serviceTries.failed(source)
 		return http.StatusUnauthorized, "wrong service secret"
 	}
+	// The body is read only for callers that know the secret.
 	req, why := readServiceRequest(http.MaxBytesReader(w, r.Body, maxServiceBody))
 	if why != "" {
 		return http.StatusBadRequest, why
@@ -97,6 +99,7 @@ func readServiceRequest(body io.Reader) (req serviceRequest, why string) {
 	if err := dec.Decode(&req); err != nil {
 		return req, "the body is not the expected JSON object"
 	}
+	// One object and nothing after it.
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return req, "the body is not the expected JSON object"
 	}

@@ -55,6 +55,7 @@ func (a *Auth) SelectTenant(ctx context.Context, identityToken, tenant string) (
 	}
 	var pr *pair
 	err = a.writer.Mutate(ctx, by, func(ch *store.Change) error {
+		// The identity token was good a moment ago: ask again in the transaction.
 		p, grants, err := loadPerson(ch, c.Subject)
 		if err != nil {
 			return err
@@ -67,9 +68,10 @@ func (a *Auth) SelectTenant(ctx context.Context, identityToken, tenant string) (
 			return errCredentials()
 		}
 		s := store.RefreshSession{Family: newID(), Turn: 1, Identity: p.id, Tenant: id}
-		if pr, err = a.turn(p, grants, tenant, &s); err != nil {
+		if pr, err = a.mintTurn(p, grants, tenant, &s); err != nil {
 			return err
 		}
+		// At the maximum the session that was refreshed longest ago makes room.
 		ended, err := store.AddRefreshSession(ch, &s, maxSessions)
 		a.m.sessionsCrowdedOut.Add(float64(ended))
 		return err
@@ -99,7 +101,7 @@ func (a *Auth) refresh(ctx context.Context, refreshToken string) (outcome string
 		return "refused", nil, errBadToken()
 	}
 	var pr *pair
-	err = a.writer.Mutate(ctx, proven(c.Subject), func(ch *store.Change) error {
+	err = a.writer.Mutate(ctx, provenPrincipal(c.Subject), func(ch *store.Change) error {
 		outcome, pr, err = a.nextTurn(ch, c, family, turn)
 		return err
 	})
@@ -126,10 +128,12 @@ func (a *Auth) nextTurn(ch *store.Change, c *claims, family string, turn int64) 
 	if s == nil {
 		return "", nil, errBadToken()
 	}
+	// A client whose answer was lost asks again with the same token: it gets the same pair, for a short time.
 	repeated := turn == s.Turn-1 && ch.At <= after(s.TurnedAt, repeatGrace)
 	if turn != s.Turn && !repeated {
 		return "reused", nil, store.EndRefreshSession(ch, s.ID)
 	}
+	// Everything that could have changed since sign-in is read now.
 	p, grants, err := loadPerson(ch, c.Subject)
 	if err != nil {
 		return "", nil, err
@@ -145,34 +149,46 @@ func (a *Auth) nextTurn(ch *store.Change, c *claims, family string, turn int64) 
 		}
 		return "repeated", pr, nil
 	}
+	// The token is consumed by the commit.
 	s.Turn++
-	if pr, err = a.turn(p, grants, c.Tenant, s); err != nil {
+	if pr, err = a.mintTurn(p, grants, c.Tenant, s); err != nil {
 		return "", nil, err
 	}
 	if err := store.SaveRefreshTurn(ch, s); err != nil {
 		return "", nil, err
 	}
-	return "ok", pr, ch.Audit(store.AuditEvent{TenantID: s.Tenant, Category: store.AuditAuth, Operation: store.AuditRefresh,
-		Label: p.email})
+	return "ok", pr, ch.Audit(store.AuditEvent{
+		TenantID:  s.Tenant,
+		Category:  store.AuditAuth,
+		Operation: store.AuditRefresh,
+		Label:     p.email,
+	})
 }
 
-// turn makes the claims of a turn and puts them on the session.
-func (a *Auth) turn(p *person, grants map[int64]grant, tenant string, s *store.RefreshSession) (*pair, error) {
+// mintTurn makes the claims of a turn and puts them on the session.
+func (a *Auth) mintTurn(p *person, grants map[int64]grant, tenant string, s *store.RefreshSession) (*pair, error) {
+	// Issued after the newest revocation in the tenant, or it would not count.
 	access := a.base(KindAccess, p.email, a.live.Load().AccessTokenTTL, a.tenants.NotBefore(tenant))
 	access.ID = sessionToken(s.Family, s.Turn)
-	access.Username, access.Email, access.Tenant = p.email, p.email, tenant
+	access.Username = p.email
+	access.Email = p.email
+	access.Tenant = tenant
 	m := p.memberships[s.Tenant]
 	switch {
 	case p.superuser(grants):
-		access.Sudo, access.Roles, access.Authorities = true, []string{RoleSuperuser}, []model.Authority{model.AllAuthorities}
+		access.Sudo = true
+		access.Roles = []string{RoleSuperuser}
+		access.Authorities = []model.Authority{model.AllAuthorities}
 	case m.enabled:
 		access.Roles, access.Authorities = union(grants, m.roles, viewerBaseline...)
 	default:
 		return nil, errCredentials()
 	}
+	// The refresh token carries no authorities: they are read again at the next turn.
 	refresh := a.base(KindRefresh, p.email, a.live.Load().RefreshTokenTTL, 0)
 	refresh.Username, refresh.Tenant, refresh.ID = p.email, tenant, sessionToken(s.Family, s.Turn)
 	pr := &pair{Key: a.keys.active().kid, Access: access, Refresh: refresh}
+	// The session keeps the claims of the pair, for a repeated call.
 	body, err := json.Marshal(pr)
 	if err != nil {
 		return nil, err
@@ -183,6 +199,7 @@ func (a *Auth) turn(p *person, grants map[int64]grant, tenant string, s *store.R
 
 // signPair signs outside the transaction: a signature takes milliseconds on a gateway.
 func (a *Auth) signPair(pr *pair) (*AuthToken, error) {
+	// The key of the turn, so that a repeated call gives the same tokens.
 	key := a.keys.byID(pr.Key)
 	if key == nil {
 		return nil, errBadToken()

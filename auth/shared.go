@@ -35,6 +35,7 @@ func (s *SharedSecrets) Verify(ctx context.Context, encoded, secret string, spen
 	if len(secret) > MaxPasswordBytes {
 		secret, encoded = secret[:MaxPasswordBytes], ""
 	}
+	// The stored hash is a part of the key: another secret makes what is remembered useless.
 	key := s.keyOf(encoded, secret)
 	if encoded != "" && s.remembers(key) {
 		return true, nil

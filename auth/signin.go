@@ -73,6 +73,7 @@ func newAttempt(given string, source netip.Addr) attempt {
 	email, err := normEmail("email", given)
 	t := attempt{email: email, label: email}
 	if err != nil {
+		// What can be no email is counted and journaled all the same, in a bounded and printable form.
 		t.label = strings.ToLower(strings.TrimSpace(given))
 		t.label = strings.ToValidUTF8(t.label[:min(len(t.label), maxEmailBytes)], "")
 		t.label = strings.Map(func(r rune) rune {
@@ -87,15 +88,18 @@ func newAttempt(given string, source netip.Addr) attempt {
 }
 
 func (a *Auth) login(ctx context.Context, t attempt, password string) (*SignIn, error) {
+	// Refuse before anything costs.
 	if wait := a.attempts.blocked(t.key); wait > 0 {
 		return nil, errThrottled(wait)
 	}
+	// An unknown email reads an empty row, which costs a hash like any other.
 	row, err := readSecret(ctx, a.store, t.email)
 	if err != nil {
 		return nil, err
 	}
 	renewed, err := a.checkSecret(ctx, t, row, password)
 	if err != nil {
+		// Only refusals of the credential are journaled: busy or throttled says nothing about it.
 		if model.CodeOf(err) != model.CodeInvalidInput {
 			return nil, err
 		}
@@ -123,6 +127,7 @@ func (a *Auth) checkSecret(ctx context.Context, t attempt, row secretRow, passwo
 	if wait := a.attempts.blocked(t.key); wait > 0 {
 		return "", errThrottled(wait)
 	}
+	// The hash runs for a disabled identity as well: the time of the answer reveals nothing.
 	ok, renew, err := a.hasher.check(row.hash, password)
 	switch {
 	case err != nil:
@@ -141,7 +146,8 @@ func (a *Auth) checkSecret(ctx context.Context, t attempt, row secretRow, passwo
 func (a *Auth) admit(ctx context.Context, t attempt, row secretRow, renewed string) (*SignIn, error) {
 	var c *claims
 	in := &SignIn{}
-	err := a.writer.Mutate(ctx, proven(t.email), func(ch *store.Change) error {
+	err := a.writer.Mutate(ctx, provenPrincipal(t.email), func(ch *store.Change) error {
+		// Read again in the transaction: the person may have changed while the hash ran.
 		p, grants, err := loadPerson(ch, t.email)
 		if err != nil {
 			return err
@@ -167,13 +173,14 @@ func (a *Auth) admit(ctx context.Context, t attempt, row secretRow, renewed stri
 	if err != nil {
 		return nil, err
 	}
+	// Sign after the commit: no token leaves that the journal does not know.
 	in.Expires = model.Micros(c.Expires)
 	in.Token, err = a.sign(c, a.keys.active())
 	return in, err
 }
 
-// proven is the principal of a person whose credential has just been verified.
-func proven(email string) *model.Principal {
+// provenPrincipal is the principal of a person whose credential has just been verified.
+func provenPrincipal(email string) *model.Principal {
 	return &model.Principal{Kind: model.IdentityCaller, Subject: email}
 }
 
@@ -256,6 +263,7 @@ const (
 func (j *failureJournal) claim(now time.Time) int64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	// A bucket of rows that fills with time.
 	if j.at.IsZero() {
 		j.room = failureBurst
 	} else {
@@ -279,7 +287,7 @@ func (j *failureJournal) write(ctx context.Context, a *Auth, label string) error
 		return nil
 	}
 	return a.store.Write(ctx, store.Results, func(tx store.Tx) error {
-		ch := &store.Change{Tx: tx, By: proven(label), At: model.MicrosOf(a.now())}
+		ch := &store.Change{Tx: tx, By: provenPrincipal(label), At: model.MicrosOf(a.now())}
 		return ch.Audit(store.AuditEvent{Category: store.AuditAuth, Operation: store.AuditLoginFailed, Label: label, Rows: n - 1})
 	})
 }

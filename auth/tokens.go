@@ -67,9 +67,16 @@ func (a *Auth) sign(c *claims, key *signingKey) (string, error) {
 func (a *Auth) base(k Kind, subject string, life time.Duration, since model.Micros) *claims {
 	now, issued := model.MicrosOf(a.now()), a.stamp(since)
 	return &claims{
-		Issuer: a.cfg.issuer(), Subject: subject, Audience: jwt.ClaimStrings{audience},
-		Expires: floorSecond(after(now, life)), IssuedAt: numericDate(issued), NotBefore: floorSecond(now),
-		ID: newID(), Kind: k, Roles: []string{}, Authorities: []model.Authority{},
+		Issuer:      a.cfg.issuer(),
+		Subject:     subject,
+		Audience:    jwt.ClaimStrings{audience},
+		Expires:     floorSecond(after(now, life)),
+		IssuedAt:    numericDate(issued),
+		NotBefore:   floorSecond(now),
+		ID:          newID(),
+		Kind:        k,
+		Roles:       []string{},
+		Authorities: []model.Authority{},
 	}
 }
 
@@ -84,6 +91,7 @@ func newID() string {
 // than it even in one microsecond or when the wall clock goes back.
 func (a *Auth) stamp(since model.Micros) model.Micros {
 	for {
+		// Without a lock: every token needs one.
 		last := a.lastStamp.Load()
 		next := max(int64(model.MicrosOf(a.now())), last+1, int64(since))
 		if a.lastStamp.CompareAndSwap(last, next) {
@@ -94,6 +102,7 @@ func (a *Auth) stamp(since model.Micros) model.Micros {
 
 // parse checks form, signature, issuer, audience and times, then the kind. It does not check revocation.
 func (a *Auth) parse(token string, kinds ...Kind) (*claims, error) {
+	// Bound the work for what is no token.
 	if len(token) > maxTokenBytes || strings.ContainsFunc(token, notInToken) {
 		return nil, refuse("malformed")
 	}
@@ -157,6 +166,7 @@ func (a *Auth) Authenticate(p Plane, token, tenantHeader string) (*model.Princip
 	principal, err := a.authenticate(p, token, tenantHeader)
 	if err != nil {
 		a.m.refusedTokens.Inc()
+		// Say only what the caller's own token says already.
 		refusal := model.Unauthenticated("the token is not valid")
 		if errors.Is(err, jwt.ErrTokenExpired) { // its signature was verified before
 			refusal = model.Unauthenticated("the token has expired")
@@ -186,8 +196,16 @@ func (a *Auth) principal(c *claims, tenantHeader string) (*model.Principal, erro
 	if !ok {
 		return nil, refuse("unknown identity")
 	}
-	p := &model.Principal{Kind: model.IdentityCaller, Subject: c.Subject, Identity: id.id, Sudo: c.Sudo,
-		Session: sessionOf(c.ID), Issued: model.Micros(c.IssuedAt), Expires: model.Micros(c.Expires)}
+	// Authorities come from the token; what ended it comes from memory.
+	p := &model.Principal{
+		Kind:     model.IdentityCaller,
+		Subject:  c.Subject,
+		Identity: id.id,
+		Sudo:     c.Sudo,
+		Session:  sessionOf(c.ID),
+		Issued:   model.Micros(c.IssuedAt),
+		Expires:  model.Micros(c.Expires),
+	}
 	held := make(map[model.Authority]bool, len(c.Authorities))
 	for _, au := range c.Authorities {
 		held[au] = true
@@ -198,6 +216,7 @@ func (a *Auth) principal(c *claims, tenantHeader string) (*model.Principal, erro
 	} else {
 		p.System = held
 	}
+	// Last: only a token that is right in itself is worth the look.
 	if why := a.revoked(p); why != "" {
 		return nil, refuse(why)
 	}
@@ -205,7 +224,8 @@ func (a *Auth) principal(c *claims, tenantHeader string) (*model.Principal, erro
 }
 
 func (a *Auth) servicePrincipal(c *claims, tenantHeader string) *model.Principal {
-	tenant, id := "", int64(0)
+	tenant := ""
+	id := int64(0)
 	if row, enabled, known := a.tenants.Lookup(tenantHeader); known && enabled && model.ValidToken(tenantHeader) {
 		tenant, id = tenantHeader, row
 	}
@@ -251,6 +271,7 @@ func (a *Auth) revoked(p *model.Principal) string {
 	case p.Kind == model.IdentityCaller:
 		return ""
 	}
+	// In a tenant the membership counts, too.
 	tenant, enabled, known := a.tenants.Lookup(p.Tenant)
 	switch {
 	case !known || !enabled || tenant != p.TenantID:

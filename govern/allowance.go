@@ -58,9 +58,11 @@ func (a *allowance) bucket(name string) *bucket {
 		s.used = now
 		return s.bucket
 	}
+	// Sweep when all slots are taken, at most once in a lifetime: each call would walk through all.
 	if len(a.slots) >= unknownSlots && now.Sub(a.swept) >= unknownSlotsLifetime {
 		a.sweep(now)
 	}
+	// No slot is free: this name shares one bucket with others.
 	if len(a.slots) >= unknownSlots || len(name) > maxName {
 		return a.common
 	}
@@ -97,8 +99,12 @@ type unauthenticated struct {
 }
 
 func newUnauthenticated(now func() time.Time) *unauthenticated {
-	return &unauthenticated{now: now, messages: newBucket(unauthenticatedMessages, unauthenticatedMessages, now()),
-		bytes: newBucket(unauthenticatedBytes, unauthenticatedBytes, now()), hashes: newBucket(unauthenticatedHashes, hashBurst, now())}
+	return &unauthenticated{
+		now:      now,
+		messages: newBucket(unauthenticatedMessages, unauthenticatedMessages, now()),
+		bytes:    newBucket(unauthenticatedBytes, unauthenticatedBytes, now()),
+		hashes:   newBucket(unauthenticatedHashes, hashBurst, now()),
+	}
 }
 
 // take draws on both buckets or on neither.
@@ -109,6 +115,7 @@ func (s *unauthenticated) take(messages, bytes int) bool {
 	if !s.bytes.take(bytes, now) {
 		return false
 	}
+	// Both or neither: give back what the first has given.
 	if !s.messages.take(max(messages, 1), now) {
 		s.bytes.giveBack(bytes)
 		return false

@@ -27,6 +27,7 @@ func newBucket(rate, burst float64, now time.Time) *bucket {
 func (b *bucket) set(rate, burst float64, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	// Fill at the old rate up to now.
 	b.refill(now)
 	b.tokens = max(0, burst-(b.burst-b.tokens))
 	b.rate, b.burst = rate, burst
@@ -64,12 +65,14 @@ func (b *bucket) try(n int, now time.Time, reserve bool) time.Duration {
 	if b.rate <= 0 {
 		return forever
 	}
+	// A message that is larger than the bucket needs a full one, and leaves a debt.
 	need := min(float64(n), b.burst)
 	if b.tokens >= need {
 		b.tokens -= float64(n)
 		return 0
 	}
 	wait := seconds((need - b.tokens) / b.rate)
+	// The debt makes those that come later wait.
 	if reserve && wait < forever {
 		b.tokens -= float64(n)
 	}
@@ -98,6 +101,7 @@ func (b *bucket) wait(ctx context.Context, n int, timeout time.Duration, now fun
 	if b.take(n, now()) {
 		return true
 	}
+	// One caller at a time is served; the others wait for their turn.
 	deadline := now().Add(timeout)
 	out := time.NewTimer(timeout)
 	defer out.Stop()
@@ -119,6 +123,7 @@ func (b *bucket) wait(ctx context.Context, n int, timeout time.Duration, now fun
 // serve is wait for the first caller in line. It returns at once when the tokens cannot suffice before the deadline.
 func (b *bucket) serve(ctx context.Context, n int, deadline time.Time, now func() time.Time) bool {
 	for overtaken := false; ; overtaken = true {
+		// Others may have taken what was waited for.
 		need := b.try(n, now(), false)
 		switch {
 		case need == 0:

@@ -28,15 +28,22 @@ func (g *Govern) DeleteTenant(ctx context.Context, by *model.Principal, token st
 	if err := g.Tenants.MayWrite(by); err != nil {
 		return false, err
 	}
+	// The next start would make it again from the site files.
 	if g.index.declares(token) {
-		return false, &model.Error{Code: model.CodeInUse, Kind: "tenant", Token: token, Message: "tenant \"" + token + "\" is declared by the site files of the configuration, which would make it again",
-			Hint: "take it out of the site files, start the instance again if it runs, then delete it"}
+		return false, &model.Error{
+			Code:    model.CodeInUse,
+			Kind:    "tenant",
+			Token:   token,
+			Message: "tenant \"" + token + "\" is declared by the site files of the configuration, which would make it again",
+			Hint:    "take it out of the site files, start the instance again if it runs, then delete it",
+		}
 	}
 	err = g.writer.Mutate(ctx, by, func(c *store.Change) error {
 		t, err := g.Tenants.Table.Get(c, 0, token)
 		if err != nil || t == nil || t.PurgeEpoch != 0 {
 			return err
 		}
+		// A tenant that people use is not deleted by mistake.
 		members, err := store.MembershipsIn(c, t.ID)
 		if err != nil {
 			return err
@@ -45,21 +52,24 @@ func (g *Govern) DeleteTenant(ctx context.Context, by *model.Principal, token st
 			return model.InUse("tenant", token, "membership")
 		}
 		deleted = true
-		return g.cut(c, t)
+		return g.endAccess(c, t)
 	})
 	return deleted && err == nil, err
 }
 
-// cut ends all access to a tenant. What it is called goes at once, the rest of its row with the last of the erase.
-func (g *Govern) cut(c *store.Change, t *Tenant) error {
+// endAccess ends all access to a tenant. What it is called goes at once, the rest of its row with the last of the erase.
+func (g *Govern) endAccess(c *store.Change, t *Tenant) error {
+	// From the record of this change on messages of its devices are dead letters.
 	old := *t
 	t.Enabled = false
 	if err := setTenantViews(c, &old, t); err != nil {
 		return err
 	}
+	// The epoch lies after everything that was issued in the tenant.
 	if err := erase.Begin(c, erase.Tenant{ID: t.ID, Token: t.Token}, max(c.At, t.NotBefore)+1); err != nil {
 		return err
 	}
+	// Only after the commit: connections are closed and the erase begins.
 	c.OnCommit(func() {
 		g.index.remove(t.ID)
 		if g.onSwitch != nil {
@@ -92,7 +102,12 @@ func refuseDeleted(t *Tenant) error {
 }
 
 func errDeleted(token string) error {
-	return &model.Error{Code: model.CodeConflict, Kind: "tenant", Token: token, Message: "conflict: tenant \"" + token + "\" is deleted and its data is being erased"}
+	return &model.Error{
+		Code:    model.CodeConflict,
+		Kind:    "tenant",
+		Token:   token,
+		Message: "conflict: tenant \"" + token + "\" is deleted and its data is being erased",
+	}
 }
 
 // checkReserved refuses the token of a new tenant while it is that of a deleted one.
@@ -101,9 +116,15 @@ func checkReserved(tx store.Tx, token string) error {
 	if err != nil || !reserved {
 		return err
 	}
-	return &model.Error{Code: model.CodeConflict, Reason: model.ReasonTokenReserved, Kind: "tenant", Token: token, Field: "token",
+	return &model.Error{
+		Code:    model.CodeConflict,
+		Reason:  model.ReasonTokenReserved,
+		Kind:    "tenant",
+		Token:   token,
+		Field:   "token",
 		Message: "conflict: token of a tenant must be unique, \"" + token + "\" is reserved by a deleted tenant for 12 hours after the deletion and until its data is erased",
-		Hint:    "choose another token, or wait until this one is free: weir tenant deletions shows how far the erase is"}
+		Hint:    "choose another token, or wait until this one is free: weir tenant deletions shows how far the erase is",
+	}
 }
 
 // DeletionWait is what the deletion of a tenant waits for.

@@ -59,7 +59,8 @@ type DimensionSetting struct {
 
 // EffectiveSettings returns what the cascade makes of each dimension for a tenant.
 func (g *Govern) EffectiveSettings(t *Tenant) []DimensionSetting {
-	overrides, tier := t.Overrides().usable(), g.index.tierValues(t.TierID)
+	overrides := t.Overrides().usable()
+	tier := g.index.tierValues(t.TierID)
 	dimensions := Dimensions()
 	out := make([]DimensionSetting, len(dimensions))
 	for i, d := range dimensions {

@@ -67,14 +67,25 @@ func New(ctx context.Context, cfg Config, d Deps) (*Govern, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	// The clock first: the buckets begin full at its time.
 	if d.Clock == nil {
 		d.Clock = time.Now
 	}
-	g := &Govern{cfg: cfg, store: d.Store, writer: d.Writer, onSwitch: d.OnSwitch, onDelete: d.OnDelete, now: d.Clock, index: newIndex(cfg, d.Clock),
-		unknown: newAllowance(cfg, d.Clock), unauthenticated: newUnauthenticated(d.Clock)}
+	g := &Govern{
+		cfg:             cfg,
+		store:           d.Store,
+		writer:          d.Writer,
+		onSwitch:        d.OnSwitch,
+		onDelete:        d.OnDelete,
+		now:             d.Clock,
+		index:           newIndex(cfg, d.Clock),
+		unknown:         newAllowance(cfg, d.Clock),
+		unauthenticated: newUnauthenticated(d.Clock),
+	}
 	base := entity.Base{Store: d.Store, Writer: d.Writer}
 	g.Kinds = g.describe(base)
 	g.m = newMetrics(d.Registerer, g)
+	// Make the tiers of a first start, then load: loading finds those too.
 	if err := g.seed(ctx); err != nil {
 		return nil, fmt.Errorf("govern: first start: %w", err)
 	}
@@ -99,6 +110,7 @@ func (g *Govern) Besides() store.Counter {
 }
 
 func (g *Govern) seed(ctx context.Context) error {
+	// The mark, not the tiers, says that this is no first start: tiers may have been deleted since.
 	var done bool
 	err := g.store.Read(ctx, func(tx store.Tx) (err error) {
 		_, done, err = store.MetaInt(tx, metaSeeded)
@@ -108,6 +120,7 @@ func (g *Govern) seed(ctx context.Context) error {
 		return err
 	}
 	return g.writer.Mutate(ctx, nil, func(ch *store.Change) error {
+		// With the mark in one transaction: all or none.
 		for _, t := range seededTiers() {
 			if err := g.Tiers.Table.Insert(ch, &t); err != nil {
 				return err
@@ -123,6 +136,7 @@ func (g *Govern) load(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		// Tiers first: tenants refer to them.
 		byID := make(map[int64]*Tier, len(ts))
 		for _, t := range ts {
 			byID[t.ID] = t
@@ -132,6 +146,7 @@ func (g *Govern) load(ctx context.Context) error {
 			return err
 		}
 		for _, t := range all {
+			// A tenant that is being erased is known as deleted, and nothing more.
 			if t.PurgeEpoch != 0 {
 				g.index.remove(t.ID)
 				continue
@@ -202,6 +217,7 @@ func (g *Govern) TakeOutbound(tenant string) time.Duration {
 	if b == nil {
 		return 0
 	}
+	// Take or be told to wait: nothing is reserved for a message that may never come back.
 	wait := b.try(1, g.now(), false)
 	if wait > 0 {
 		g.m.outboundWaits.Inc()
@@ -260,6 +276,7 @@ func (g *Govern) SetPlatform(cfg Config) error {
 		return err
 	}
 	g.index.setPlatform(cfg.values(), cfg.ManualFloor)
+	// Unknown tenants have the platform's ceiling, so that they cannot be told from known ones.
 	g.unknown.set(ceiling(cfg.values(), cfg.ManualFloor))
 	return nil
 }

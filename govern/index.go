@@ -39,8 +39,16 @@ type index struct {
 }
 
 func newIndex(cfg Config, now func() time.Time) *index {
-	return &index{now: now, platform: cfg.values(), level: cfg.ManualFloor, byToken: map[string]*entry{},
-		byID: map[int64]*entry{}, tiers: map[int64]Values{}, tierTokens: map[int64]string{}, gone: map[int64]bool{}}
+	return &index{
+		now:        now,
+		platform:   cfg.values(),
+		level:      cfg.ManualFloor,
+		byToken:    map[string]*entry{},
+		byID:       map[int64]*entry{},
+		tiers:      map[int64]Values{},
+		tierTokens: map[int64]string{},
+		gone:       map[int64]bool{},
+	}
 }
 
 // remove removes a tenant that is deleted.
@@ -79,11 +87,13 @@ func (x *index) declares(token string) bool {
 func (x *index) put(e entry, tierToken string, tier Values) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	// A change must not fill a bucket: it stays the same one.
 	if old := x.byID[e.id]; old != nil {
 		e.bucket, e.outbound = old.bucket, old.outbound
 	}
 	x.tiers[e.tier], x.tierTokens[e.tier] = tier, tierToken
 	x.byToken[e.token], x.byID[e.id] = &e, &e
+	// The new values apply at once.
 	x.fit(&e)
 }
 
@@ -124,6 +134,7 @@ func (x *index) setTier(id int64, v Values) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.tiers[id] = v
+	// All tenants of the tier follow.
 	for _, e := range x.byID {
 		if e.tier == id {
 			x.fit(e)

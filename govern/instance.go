@@ -70,8 +70,15 @@ func (b *builtinSetting) with(row *settingRow) *Setting {
 // describeSettings makes the kind of the overrides.
 func describeSettings(b entity.Base) *entity.Kind[settingRow] {
 	return entity.New(b, entity.Desc[settingRow]{
-		Kind: "setting", Type: "Setting", Plural: "settings", Area: area, Table: "settings", Instance: true, Order: "key",
-		Read: entity.Needs(model.SettingsRead), Write: entity.Needs(model.SettingsWrite),
+		Kind:     "setting",
+		Type:     "Setting",
+		Plural:   "settings",
+		Area:     area,
+		Table:    "settings",
+		Instance: true,
+		Order:    "key",
+		Read:     entity.Needs(model.SettingsRead),
+		Write:    entity.Needs(model.SettingsWrite),
 		Valid: func(row *settingRow) error {
 			b := builtinOf(row.Key)
 			if b == nil {
@@ -107,6 +114,7 @@ func (g *Govern) setting(ctx context.Context, key string) (*Setting, error) {
 	if b == nil {
 		return nil, nil
 	}
+	// No row: the built-in value counts.
 	rows, err := g.settings.Rows.ByToken(ctx, nil, []string{key})
 	if err != nil || len(rows) == 0 {
 		return b.with(nil), err
@@ -155,6 +163,7 @@ func (g *Govern) editSetting(ctx context.Context, by *model.Principal, key strin
 		return nil, model.NotFound("setting", key)
 	}
 	err = g.writer.Mutate(ctx, by, func(c *store.Change) error {
+		// Built-in values have no row: fn gets nil and may make one.
 		row, err := g.settings.Table.Get(c, 0, key)
 		if err != nil {
 			return err
@@ -183,6 +192,7 @@ func checkMasks(value string) error {
 		case !placeholder.MatchString(*mask):
 			return model.Invalid("value", "the mask %.80q of %.40q has none of {slug}, {uuid}, {alphanumeric-N}, {numeric-N}", *mask, kind)
 		}
+		// Fill the mask in: what a client makes of it must be a token.
 		if sample := placeholder.ReplaceAllStringFunc(*mask, sampleOf); !model.ValidToken(sample) {
 			return model.Invalid("value", "the mask %.80q of %.40q gives %.40q, which is no token: at most %d letters, digits, - and _, the first a letter or a digit",
 				*mask, kind, sample, model.MaxToken)

@@ -51,6 +51,7 @@ func (c Config) Validate() error {
 	v := Values{&c.IngestMessagesPerSecond, &c.IngestBurst, &c.OutboundMessagesPerSecond, &c.OutboundBurst,
 		&c.AIInferenceRequestsPerMinute, &c.AIInferenceBurst, &c.ShedPriority, &c.HeldCommandCeiling, &c.GeoFenceCeiling,
 		&c.GeoFencePositionCeiling, &c.GeoFencePositionBudget, new(int64(c.RegistryBytes))}
+	// Collect every reason, so that the operator can put all of them right at once.
 	var errs []error
 	for _, d := range dimensions {
 		if err := d.check(&v, d.configKey); err != nil {
@@ -115,6 +116,7 @@ func (d *dimension) check(v *Values, field string) error {
 // or fills what v leaves open from the next level.
 func (v Values) or(next Values) Values {
 	for _, d := range dimensions {
+		// A value that is set stays; nil is filled in.
 		if d.float != nil {
 			if f := d.float(&v); *f == nil {
 				*f = *d.float(&next)
@@ -160,10 +162,12 @@ func ParseTierConfig(text string) (Values, error) {
 	if err := dec.Decode(&keys); err != nil || keys == nil {
 		return v, model.Invalid("config", "must be one JSON object")
 	}
+	// One object and nothing after it.
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return v, model.Invalid("config", "must be one JSON object")
 	}
 	for key, raw := range keys {
+		// An unknown key is probably a mistake: it is refused.
 		i := slices.IndexFunc(dimensions, func(d dimension) bool { return d.key == key })
 		if i < 0 {
 			return v, model.Invalid("config", "%q is no governance key", key)

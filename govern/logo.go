@@ -39,12 +39,14 @@ func CheckLogo(logo string) error {
 
 // refusedLogo returns what is wrong with a logo: pages of the console show it.
 func refusedLogo(logo string) string {
+	// A URL is only checked in its form: the image is loaded by browsers.
 	if !strings.HasPrefix(logo, dataScheme) {
 		if refusedWebURL(logo) {
 			return "must be an https URL of at most 2048 characters, or a data URL"
 		}
 		return ""
 	}
+	// An image is checked by what it holds: the console shows it from its own origin.
 	switch media, image := LogoImage(logo); {
 	case media == "":
 		return "must be a data URL of image/png, image/jpeg or image/webp in base64"
@@ -66,6 +68,7 @@ func LogoOf(image []byte) (logo string, err error) {
 	if len(image) > MaxLogoBytes {
 		return "", model.Invalid("logo", "has more than %d bytes", MaxLogoBytes)
 	}
+	// The content decides: what the sender calls it could be a lie.
 	media := typeOf(string(image))
 	if media == "" {
 		return "", model.Invalid("logo", "the image must be a PNG, a JPEG or a WebP")

@@ -86,6 +86,7 @@ func (g *Govern) Look(ctx context.Context, tenant int64) (l *Look, err error) {
 	}); err != nil {
 		return nil, err
 	}
+	// What is effective begins with what the tenant has set.
 	l.Branding, l.Basemap = l.BrandingOverride, l.BasemapOverride
 	return l, g.fillLook(ctx, l)
 }
@@ -97,6 +98,7 @@ type LookTexts struct{ Branding, Logo, Basemap string }
 func (g *Govern) LookTexts(ctx context.Context, tenants []int64) (map[int64]LookTexts, error) {
 	all := make(map[int64]LookTexts, len(tenants))
 	return all, store.Read(ctx, g.store, func(tx store.Tx) error {
+		// All in one snapshot, for an export of the site.
 		for _, id := range tenants {
 			row, err := looks.First(tx, id)
 			if err != nil {
@@ -142,7 +144,7 @@ func normalLook(v any) (string, error) {
 }
 
 func brandingOf(field, text string) (b Branding, err error) {
-	if err = strict(field, text, &b); err == nil && b.Logo != nil {
+	if err = decodeStrict(field, text, &b); err == nil && b.Logo != nil {
 		err = model.Invalid(field, "logo stands beside the branding")
 	}
 	if err == nil {
@@ -152,7 +154,7 @@ func brandingOf(field, text string) (b Branding, err error) {
 }
 
 func basemapOf(field, text string) (m Basemap, err error) {
-	if err = strict(field, text, &m); err == nil {
+	if err = decodeStrict(field, text, &m); err == nil {
 		err = m.check(field)
 	}
 	return m, err
@@ -212,6 +214,7 @@ func (g *Govern) fillLook(ctx context.Context, l *Look) error {
 	if err := g.settingInto(ctx, basemapDefault, &m); err != nil {
 		return err
 	}
+	// Tiles go with their attribution, and a latitude with its longitude.
 	if l.Basemap.TileURL == nil {
 		l.Basemap.TileURL, l.Basemap.Attribution = m.TileURL, m.Attribution
 	}
@@ -271,6 +274,7 @@ func (g *Govern) editLook(ctx context.Context, by *model.Principal, needs model.
 		if err != nil {
 			return err
 		}
+		// The first override makes the row.
 		fresh := row == nil
 		if fresh {
 			row = &lookRow{Row: store.Row{TenantID: tenant}, Branding: "{}", Basemap: "{}"}
@@ -303,7 +307,7 @@ func checkLocale(value string) error {
 // checkBrandingDefault and checkBasemapDefault refuse settings that are no defaults.
 func checkBrandingDefault(value string) error {
 	var b Branding
-	if err := strict("value", value, &b); err != nil {
+	if err := decodeStrict("value", value, &b); err != nil {
 		return err
 	}
 	if b.Logo != nil {
@@ -316,14 +320,14 @@ func checkBrandingDefault(value string) error {
 
 func checkBasemapDefault(value string) error {
 	var m Basemap
-	if err := strict("value", value, &m); err != nil {
+	if err := decodeStrict("value", value, &m); err != nil {
 		return err
 	}
 	return m.check("value")
 }
 
-// strict reads a JSON object without unknown members.
-func strict(field, value string, into any) error {
+// decodeStrict reads a JSON object without unknown members.
+func decodeStrict(field, value string, into any) error {
 	d := json.NewDecoder(strings.NewReader(value))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil || !strings.HasPrefix(strings.TrimSpace(value), "{") {
@@ -382,6 +386,7 @@ func (m *Basemap) check(field string) error {
 	case m.TileURL == nil:
 		return nil
 	}
+	// The URL must name the tile in one of the known ways.
 	has := func(names ...string) bool {
 		for _, name := range names {
 			if !strings.Contains(*m.TileURL, "{"+name+"}") {
@@ -390,6 +395,7 @@ func (m *Basemap) check(field string) error {
 		}
 		return true
 	}
+	// Fill the placeholders in: what is left must be a URL.
 	plain := tilePlaceholder.ReplaceAllString(*m.TileURL, "0")
 	switch {
 	case refusedWebURL(plain) || len(*m.TileURL) > maxLookURL || strings.ContainsAny(plain, "{}"):

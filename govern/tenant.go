@@ -41,7 +41,14 @@ type Tenant struct {
 // tenantKind describes the tenants. Whether one is enabled is no field of a patch, see SetTenantEnabled.
 func (g *Govern) tenantKind(b entity.Base) *entity.Kind[Tenant] {
 	return entity.New(b, entity.Desc[Tenant]{
-		Kind: "tenant", Type: "Tenant", Plural: "tenants", Area: area, Table: "tenants", Instance: true, Read: mayRead, Write: mayWrite,
+		Kind:     "tenant",
+		Type:     "Tenant",
+		Plural:   "tenants",
+		Area:     area,
+		Table:    "tenants",
+		Instance: true,
+		Read:     mayRead,
+		Write:    mayWrite,
 		Prepare: func(_ context.Context, _ *model.Principal, _ string, p store.Patch, create bool) error {
 			if _, named := p["tierToken"]; create && !named {
 				p["tierToken"] = DefaultTier
@@ -110,14 +117,17 @@ func (g *Govern) SetTenantEnabled(ctx context.Context, by *model.Principal, toke
 		if t, err = g.Tenants.Must(c, 0, token); err != nil || t.Enabled == enabled {
 			return err
 		}
+		// A tenant that is being erased must not come back.
 		if err := refuseDeleted(t); err != nil {
 			return err
 		}
+		// What was issued before counts no more, whichever way it is switched.
 		old := *t
 		t.Enabled, t.NotBefore = enabled, max(c.At, t.NotBefore)+1
 		if err := g.Tenants.Table.Save(c, t, "enabled", "not_before"); err != nil {
 			return err
 		}
+		// Resolution, then admission: both follow the row in this change.
 		if err := setTenantViews(c, &old, t); err != nil {
 			return err
 		}
@@ -138,12 +148,21 @@ func (g *Govern) publish(c *store.Change, t *Tenant) error {
 	if err != nil {
 		return err
 	}
-	e, tv := t.entry(), tier.values()
+	// Made now, from the row as the change leaves it.
+	e := t.entry()
+	tv := tier.values()
 	c.OnCommit(func() { g.index.put(e, tier.Token, tv) })
 	return nil
 }
 
 func (t *Tenant) entry() entry {
-	return entry{id: t.ID, token: t.Token, enabled: t.Enabled, notBefore: t.NotBefore, tier: t.TierID,
-		overrides: t.Overrides().usable(), aiExternal: t.AIExternalEnabled != nil && *t.AIExternalEnabled}
+	return entry{
+		id:         t.ID,
+		token:      t.Token,
+		enabled:    t.Enabled,
+		notBefore:  t.NotBefore,
+		tier:       t.TierID,
+		overrides:  t.Overrides().usable(),
+		aiExternal: t.AIExternalEnabled != nil && *t.AIExternalEnabled,
+	}
 }

@@ -24,10 +24,18 @@ type Tier struct {
 // tierKind describes the tiers. A change of one is effective for its tenants with the commit.
 func (g *Govern) tierKind(b entity.Base) *entity.Kind[Tier] {
 	return entity.New(b, entity.Desc[Tier]{
-		Kind: "tenant tier", Type: "TenantTier", Plural: "tenantTiers", Site: "tiers", Area: area, Table: "tenant_tiers", Instance: true,
-		Order: "display_order, token", Read: mayRead, Write: mayWrite,
-		Valid: (*Tier).valid,
-		Check: func(tx store.Tx, t *Tier, changed store.Changed) error { return t.check(tx, changed) },
+		Kind:     "tenant tier",
+		Type:     "TenantTier",
+		Plural:   "tenantTiers",
+		Site:     "tiers",
+		Area:     area,
+		Table:    "tenant_tiers",
+		Instance: true,
+		Order:    "display_order, token",
+		Read:     mayRead,
+		Write:    mayWrite,
+		Valid:    (*Tier).valid,
+		Check:    func(tx store.Tx, t *Tier, changed store.Changed) error { return t.check(tx, changed) },
 		Changed: func(c *store.Change, old, t *Tier) error {
 			if old != nil && t != nil {
 				c.OnCommit(func() { g.index.setTier(t.ID, t.values()) })
@@ -147,11 +155,13 @@ func (g *Govern) ReorderTiers(ctx context.Context, by *model.Principal, tokens [
 		if err != nil {
 			return err
 		}
+		// A tier that is not named would have no place.
 		named := slices.Sorted(slices.Values(tokens))
 		if !slices.EqualFunc(rows, named, func(t *Tier, token string) bool { return t.Token == token }) {
 			return model.Invalid("orderedTokens", "must name each tier exactly once")
 		}
 		for _, t := range rows {
+			// Save only those that move.
 			place := int64(slices.Index(tokens, t.Token) + 1)
 			if t.DisplayOrder == place {
 				continue

@@ -12,13 +12,14 @@ import (
 
 // admit takes the readings, slows the sender and looks at the log. The ceiling comes before the backpressure, always.
 func (in *Intake) admit(ctx context.Context, m *arrival) {
-	if !in.take(ctx, m) {
+	if !in.takeCeiling(ctx, m) {
 		return
 	}
+	// Slow the sender before its message takes space in the log.
 	if !m.unauthenticated {
-		in.slow(ctx, m, m.readings)
+		in.slowSender(ctx, m, m.readings)
 	}
-	if !in.roomy(ctx, m) {
+	if !in.hasRoom(ctx, m) {
 		in.metrics.backpressured.Inc()
 		in.end(m, m.turnedAway(ctx), ReasonBackpressure, noRoom)
 	}
@@ -26,28 +27,28 @@ func (in *Intake) admit(ctx context.Context, m *arrival) {
 
 const noRoom = "the instance has no room for new events"
 
-func (in *Intake) take(ctx context.Context, m *arrival) bool {
+func (in *Intake) takeCeiling(ctx context.Context, m *arrival) bool {
 	if m.unauthenticated {
 		if in.deps.Ceiling.TakeUnauthenticated(1, len(m.Body)) {
-			gathered(ctx, m.stamp)
+			awaitGathering(ctx, m.stamp)
 			return true
 		}
-		in.over(m, ReasonUnauthenticated)
+		in.rejectOverCeiling(m, ReasonUnauthenticated)
 		return false
 	}
 	if in.takeReadings(ctx, m, m.readings) {
 		return true
 	}
-	in.over(m, ReasonCeiling)
+	in.rejectOverCeiling(m, ReasonCeiling)
 	return false
 }
 
 // gatherEvery is the pace at which messages of unauthenticated senders reach the log.
 const gatherEvery = 100 * time.Millisecond
 
-// gathered waits until the next tenth of a second, so that the messages of unauthenticated senders share the commits of the log: one
+// awaitGathering waits until the next tenth of a second, so that the messages of unauthenticated senders share the commits of the log: one
 // commit for each of them would let anyone wear out the flash.
-func gathered(ctx context.Context, now model.Stamp) {
+func awaitGathering(ctx context.Context, now model.Stamp) {
 	t := time.NewTimer(gatherEvery - time.Duration(now.Mono)%gatherEvery)
 	defer t.Stop()
 	select {
@@ -61,11 +62,12 @@ func (in *Intake) takeReadings(ctx context.Context, m *arrival, n int) bool {
 	return in.deps.Ceiling.Take(m.Tenant, n) || m.CeilingWait > 0 && in.deps.Ceiling.Wait(ctx, m.Tenant, n, m.CeilingWait)
 }
 
-// slow delays a message of so many readings while the applier is far behind, for no longer than its sender can wait.
-func (in *Intake) slow(ctx context.Context, m *arrival, readings int) {
+// slowSender delays a message of so many readings while the applier is far behind, for no longer than its sender can wait.
+func (in *Intake) slowSender(ctx context.Context, m *arrival, readings int) {
 	if in.deps.Throttle == nil {
 		return
 	}
+	// Half of the wait that the sender allows, so that the rest of the way has time, too.
 	most := time.Duration(math.MaxInt64)
 	if m.HoldFor > 0 {
 		most = m.HoldFor / 2
@@ -74,11 +76,11 @@ func (in *Intake) slow(ctx context.Context, m *arrival, readings int) {
 		most = min(most, m.CeilingWait/2)
 	}
 	if in.deps.Throttle.Wait(ctx, m.line.tenant, readings, most) {
-		in.unheard(m)
+		in.noteUnheard(m)
 	}
 }
 
-func (in *Intake) over(m *arrival, r Reason) {
+func (in *Intake) rejectOverCeiling(m *arrival, r Reason) {
 	in.metrics.limited.Inc()
 	if m.CannotRefuse {
 		in.end(m, Dropped, r, "")
@@ -87,10 +89,10 @@ func (in *Intake) over(m *arrival, r Reason) {
 	in.end(m, Refused, r, "over the ingest ceiling")
 }
 
-// roomy reports whether the log takes the message. A message with HoldFor waits here, which slows its sender: while no message
+// hasRoom reports whether the log takes the message. A message with HoldFor waits here, which slows its sender: while no message
 // is taken, and with fail-closed as soon as others are refused. A sender at QoS 0 waits for no answer, so fail-closed does not
 // apply to it.
-func (in *Intake) roomy(ctx context.Context, m *arrival) bool {
+func (in *Intake) hasRoom(ctx context.Context, m *arrival) bool {
 	for in.deps.Pressure.Refusing() {
 		cfg := in.cfg.Load()
 		switch {
@@ -108,10 +110,11 @@ func (in *Intake) roomy(ctx context.Context, m *arrival) bool {
 // awaitRoom waits until the log may have space, or another configuration applies. It reports false when the message may be held
 // no longer, or ctx has ended.
 func (in *Intake) awaitRoom(ctx context.Context, m *arrival, cfg *effectiveConfig) bool {
+	// Three things end the wait: space, the time that the message may be held, another configuration.
 	wait, cancel := context.WithCancel(m.hold(ctx))
 	defer cancel()
 	defer context.AfterFunc(cfg.over, cancel)()
-	defer in.waits(m)()
+	defer in.noteWaiting(m)()
 	err := in.deps.Pressure.Wait(wait)
 	return err == nil || cfg.over.Err() != nil && ctx.Err() == nil && !m.heldOut()
 }
@@ -153,6 +156,7 @@ func (m *arrival) turnedAway(ctx context.Context) Outcome {
 
 // admitAll is admit for an array: for all of them or none.
 func (in *Intake) admitAll(ctx context.Context, ms []*arrival) (bad int) {
+	// Take for all messages at once: nothing has to be given back for a later one.
 	byTenant, unauthenticated, bytes := 0, 0, 0
 	for _, m := range ms {
 		if m.unauthenticated {
@@ -164,20 +168,20 @@ func (in *Intake) admitAll(ctx context.Context, ms []*arrival) (bad int) {
 	}
 	first := ms[0]
 	if byTenant > 0 && !in.takeReadings(ctx, first, byTenant) {
-		in.over(first, ReasonCeiling)
+		in.rejectOverCeiling(first, ReasonCeiling)
 		return 0
 	}
 	if unauthenticated > 0 && !in.deps.Ceiling.TakeUnauthenticated(unauthenticated, bytes) {
-		in.over(first, ReasonUnauthenticated)
+		in.rejectOverCeiling(first, ReasonUnauthenticated)
 		return 0
 	}
 	if unauthenticated > 0 {
-		gathered(ctx, first.stamp)
+		awaitGathering(ctx, first.stamp)
 	}
 	if byTenant > 0 {
-		in.slow(ctx, first, byTenant)
+		in.slowSender(ctx, first, byTenant)
 	}
-	if !in.roomy(ctx, first) {
+	if !in.hasRoom(ctx, first) {
 		in.metrics.backpressured.Inc()
 		in.end(first, first.turnedAway(ctx), ReasonBackpressure, noRoom)
 		return 0
@@ -188,9 +192,9 @@ func (in *Intake) admitAll(ctx context.Context, ms []*arrival) (bad int) {
 // append hands the record to the log. A full log is waited for as long as the message may be held.
 func (in *Intake) append(ctx context.Context, m *arrival, done func(Answer)) {
 	for {
-		err := in.hand(ctx, m, func(off model.Offset, err error) {
+		err := in.handOver(ctx, m, func(off model.Offset, err error) {
 			if err != nil {
-				in.lost(ctx, m, err)
+				in.endUnstored(ctx, m, err)
 				done(m.answer)
 				return
 			}
@@ -199,42 +203,43 @@ func (in *Intake) append(ctx context.Context, m *arrival, done func(Answer)) {
 		if err == nil {
 			return
 		}
+		// The log has refused it: its readings no longer count as on their way.
 		in.deps.Counts.returned(m.line, m.rec.Readings())
-		if in.again(ctx, m, err) {
+		if in.awaitSpace(ctx, m, err) {
 			continue
 		}
-		in.failed(ctx, m, err)
+		in.endFailed(ctx, m, err)
 		done(m.answer)
 		return
 	}
 }
 
-// again waits for space after the log was full, and reports whether the message may be handed over again.
-func (in *Intake) again(ctx context.Context, m *arrival, err error) bool {
+// awaitSpace waits for space after the log was full, and reports whether the message may be handed over again.
+func (in *Intake) awaitSpace(ctx context.Context, m *arrival, err error) bool {
 	if m.HoldFor == 0 || !errors.Is(err, spool.ErrFull) {
 		return false
 	}
-	defer in.waits(m)()
+	defer in.noteWaiting(m)()
 	return in.deps.Pressure.Wait(m.hold(ctx)) == nil
 }
 
-// unheard notes that a message of a tenant was turned away or delayed: what its devices could not say is not their silence. A sender
+// noteUnheard notes that a message of a tenant was turned away or delayed: what its devices could not say is not their silence. A sender
 // that did not prove who it is stops no time.
-func (in *Intake) unheard(m *arrival) {
+func (in *Intake) noteUnheard(m *arrival) {
 	if m.line.tenant != "" && !m.unauthenticated {
 		in.deps.Counts.links.Refused(m.line.tenant)
 	}
 }
 
-// waits is unheard for as long as the message waits.
-func (in *Intake) waits(m *arrival) (done func()) {
+// noteWaiting is noteUnheard for as long as the message waits.
+func (in *Intake) noteWaiting(m *arrival) (done func()) {
 	if m.line.tenant == "" || m.unauthenticated {
 		return func() {}
 	}
 	return in.deps.Counts.links.Waits(m.line.tenant)
 }
 
-func (in *Intake) hand(ctx context.Context, m *arrival, done func(model.Offset, error)) error {
+func (in *Intake) handOver(ctx context.Context, m *arrival, done func(model.Offset, error)) error {
 	in.deps.Counts.handed(m.line, m.rec.Readings())
 	return in.deps.Log.Append(ctx, entryOf(m, done))
 }
@@ -243,8 +248,8 @@ func entryOf(m *arrival, done func(model.Offset, error)) spool.Entry {
 	return spool.Entry{Data: model.AppendRecord(nil, m.rec), Value: m.rec, Done: done}
 }
 
-// failed ends a message that the log did not take.
-func (in *Intake) failed(ctx context.Context, m *arrival, err error) {
+// endFailed ends a message that the log did not take.
+func (in *Intake) endFailed(ctx context.Context, m *arrival, err error) {
 	switch outcome := m.turnedAway(ctx); {
 	case errors.Is(err, spool.ErrFull):
 		in.deps.Pressure.Sample() // smaller messages must not slip in before the next tick
@@ -254,6 +259,7 @@ func (in *Intake) failed(ctx context.Context, m *arrival, err error) {
 	default:
 		in.end(m, outcome, ReasonUnavailable, "the event could not be stored")
 	}
+	// A client that has gone is no failure of the log.
 	if !errors.Is(err, context.Canceled) {
 		in.metrics.failedAppends.Inc()
 	}
@@ -261,12 +267,13 @@ func (in *Intake) failed(ctx context.Context, m *arrival, err error) {
 
 // appendAll hands the records of an array to the log in one piece: it stores all of them or none.
 func (in *Intake) appendAll(ctx context.Context, ms []*arrival, done func(Answer, int)) {
-	entries, left := make([]spool.Entry, len(ms)), len(ms)
+	entries := make([]spool.Entry, len(ms))
+	left := len(ms)
 	for i, m := range ms {
 		// The committer answers the entries of a group one after the other.
 		entries[i] = entryOf(m, func(_ model.Offset, err error) {
 			if err != nil {
-				in.lost(ctx, m, err)
+				in.endUnstored(ctx, m, err)
 			}
 			if left--; left > 0 {
 				return
@@ -278,6 +285,7 @@ func (in *Intake) appendAll(ctx context.Context, ms []*arrival, done func(Answer
 			done(Answer{Outcome: Stored}, -1)
 		})
 	}
+	// The log takes the group as a whole, so a full one is tried again with all of it.
 	for {
 		for _, m := range ms {
 			in.deps.Counts.handed(m.line, m.rec.Readings())
@@ -289,19 +297,19 @@ func (in *Intake) appendAll(ctx context.Context, ms []*arrival, done func(Answer
 		for _, m := range ms {
 			in.deps.Counts.returned(m.line, m.rec.Readings())
 		}
-		if in.again(ctx, ms[0], err) {
+		if in.awaitSpace(ctx, ms[0], err) {
 			continue
 		}
 		for _, m := range ms {
-			in.failed(ctx, m, err)
+			in.endFailed(ctx, m, err)
 		}
 		done(ms[0].answer, 0)
 		return
 	}
 }
 
-// lost ends a message whose hand-over to the log failed.
-func (in *Intake) lost(ctx context.Context, m *arrival, err error) {
+// endUnstored ends a message whose hand-over to the log failed.
+func (in *Intake) endUnstored(ctx context.Context, m *arrival, err error) {
 	in.deps.Counts.returned(m.line, m.rec.Readings())
-	in.failed(ctx, m, err)
+	in.endFailed(ctx, m, err)
 }

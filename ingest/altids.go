@@ -78,6 +78,7 @@ func (p *altIDPage) encode() []byte {
 	var prev altIDKey
 	count := 0
 	for group := range p.groups() {
+		// Use the packed form only where it is shorter than the hashes.
 		before := len(groups)
 		if groups = group.append(groups, &prev, &e); len(groups)-before < 16*len(group) {
 			prev = group[0]
@@ -99,6 +100,7 @@ type altIDGroup []altIDKey
 
 // groups calls yield with the keys of each device, in the order of the log.
 func (p *altIDPage) groups() func(yield func(altIDGroup) bool) {
+	// Group by device, and keep the order of the log within each.
 	keys := make([]altIDKey, 0, len(p.hashes))
 	for r := wire.NewReader(p.keys); r.Len() > 0; {
 		keys = append(keys, parseAltIDKey(r.Bytes()))
@@ -142,7 +144,8 @@ func (g altIDGroup) append(b []byte, prev *altIDKey, e *pack.Encoder) []byte {
 		n |= 1
 	}
 	b = binary.AppendUvarint(b, n)
-	texts, times := make([]string, len(g)), make([]int64, len(g))
+	texts := make([]string, len(g))
+	times := make([]int64, len(g))
 	for i := range g {
 		texts[i], times[i] = g[i].altID, g[i].occurred
 	}
@@ -166,7 +169,8 @@ func decodeAltIDGroup(src []byte, prev *altIDKey, add func(altIDKey)) (rest []by
 		return nil, pack.ErrForm
 	}
 	k := altIDKey{tenant: prev.tenant + tenant, device: prev.device + device, timed: n&1 != 0}
-	texts, times := make([]string, n>>1), make([]int64, n>>1)
+	texts := make([]string, n>>1)
+	times := make([]int64, n>>1)
 	if src, err = pack.DecodeTexts(src, texts); err != nil {
 		return nil, err
 	}
@@ -190,6 +194,7 @@ func (s *seen) loadAltIDs(p store.SeenPage) error {
 		page.hashes = append(page.hashes, h)
 		s.altIDs[h] = struct{}{}
 	}
+	// First come the hashes, then, from version 2 on, groups of keys.
 	r := wire.NewReader(p.Body)
 	version := r.Byte()
 	for range r.Count(16) {
@@ -243,6 +248,7 @@ func EraseAltIDs(p store.SeenPage, tenant int64) (body []byte, erased int, err e
 			erased += len(group)
 			continue
 		}
+		// Groups are packed against the one before, so those that stay are packed again.
 		out = group.append(out, &prevKept, &e)
 		prevKept = group[0]
 		count++

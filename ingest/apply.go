@@ -119,17 +119,37 @@ func NewApplier(ctx context.Context, cfg ApplyConfig, deps ApplyDeps) (*Applier,
 	if deps.Queries == nil {
 		deps.Queries = deps.Store
 	}
-	a := &Applier{cfg: cfg, deps: deps, metrics: newApplyMetrics(deps.Registry), moved: make(chan struct{}, 1), replayed: make(chan struct{})}
+	a := &Applier{
+		cfg:      cfg,
+		deps:     deps,
+		metrics:  newApplyMetrics(deps.Registry),
+		moved:    make(chan struct{}, 1),
+		replayed: make(chan struct{}),
+	}
 	a.retry = &retrier{wait: cfg.CommitRetry, retries: a.metrics.retries, logger: deps.Logger}
 	a.results = newResults(&a.cfg, &a.deps, a.metrics, a.retry)
 	a.resolver = resolver{maxAge: cfg.MaxAge, maxFutureSkew: cfg.MaxFutureSkew, results: a.results, metrics: a.metrics}
-	a.times.log, a.times.clock, a.times.logger = deps.Log, deps.Clock, deps.Logger
-	a.checkpoints = &checkpointer{cfg: &a.cfg, store: deps.Store, log: deps.Log, logger: deps.Logger, retry: a.retry, written: a.metrics.heads, results: a.results, behind: a.behind}
+	a.times.log = deps.Log
+	a.times.clock = deps.Clock
+	a.times.logger = deps.Logger
+	a.checkpoints = &checkpointer{
+		cfg:     &a.cfg,
+		store:   deps.Store,
+		log:     deps.Log,
+		logger:  deps.Logger,
+		retry:   a.retry,
+		written: a.metrics.heads,
+		results: a.results,
+		behind:  a.behind,
+	}
+	// A write of a checkpoint outlasts ctx, so that a stop can finish it.
 	a.checkpoints.life, a.checkpoints.end = context.WithCancel(context.WithoutCancel(ctx))
+	// Records up to here were counted and shown by the process that received them.
 	_, a.lastStart = deps.Log.Bounds()
 	if err := deps.Store.Read(ctx, a.load); err != nil {
 		return nil, fmt.Errorf("ingest: loading the results: %w", err)
 	}
+	// The store holds everything up to the checkpoint: replay begins after it.
 	a.applied.Store(uint64(a.checkpoints.newest.Offset))
 	a.heard.Store(int64(a.listening))
 	a.firstApplied = a.Applied()
@@ -140,6 +160,7 @@ func NewApplier(ctx context.Context, cfg ApplyConfig, deps ApplyDeps) (*Applier,
 
 // load reads the results as of the checkpoint.
 func (a *Applier) load(tx store.Tx) error {
+	// The checkpoint first: every projection loads its rows as of its offset.
 	if err := a.checkpoints.load(tx); err != nil {
 		return err
 	}
@@ -149,6 +170,7 @@ func (a *Applier) load(tx store.Tx) error {
 	at := &a.checkpoints.newest
 	at.Received, at.timeMap = a.times.newest, a.times.timeMap
 	a.listening = at.Listening
+	// In the order of the list: rules need the metadata.
 	for _, p := range a.results.all {
 		if err := p.Load(tx, *at); err != nil {
 			return err
@@ -251,6 +273,7 @@ func (a *Applier) Run(ctx context.Context) error {
 	}
 	defer func() { r.close() }()
 	for {
+		// A batch that was read after ctx ended is left for the replay.
 		b, err := a.next(ctx, r)
 		if err == nil && ctx.Err() == nil && b != nil {
 			err = a.apply(ctx, b)
@@ -278,7 +301,8 @@ func (a *Applier) next(ctx context.Context, r *logReader) (*spool.Batch, error) 
 func (a *Applier) skip(ctx context.Context, g *LogGap) error {
 	fresh := false
 	now := a.Received()
-	loss := store.LogLoss{At: a.noticed().Micros(), First: g.First, Last: g.Last, Why: g.Why}
+	loss := store.LogLoss{At: a.gapTime().Micros(), First: g.First, Last: g.Last, Why: g.Why}
+	// Note the loss durably before anything after it is applied.
 	err := a.retry.until(ctx, "what was lost of the log cannot be noted", func() error {
 		return a.deps.Store.Write(ctx, store.Durable, func(tx store.Tx) (err error) {
 			fresh, err = NoteLoss(tx, loss, now)
@@ -292,12 +316,13 @@ func (a *Applier) skip(ctx context.Context, g *LogGap) error {
 		a.metrics.lost.Add(float64(loss.Records()))
 	}
 	a.deps.Logger.Error("a part of the log is lost: its records cannot be read", "first", g.First, "last", g.Last, "why", g.Why)
+	// Nothing in the gap can be applied any more: continue behind it.
 	a.applied.Store(uint64(g.Last))
 	return a.reloadMetadata(ctx, g.Last)
 }
 
-// noticed returns the time that a gap found now is noted with.
-func (a *Applier) noticed() model.Nanos {
+// gapTime returns the time that a gap found now is noted with.
+func (a *Applier) gapTime() model.Nanos {
 	if a.deps.Clock != nil {
 		return a.deps.Clock.Stamp().Wall
 	}
@@ -308,8 +333,10 @@ func (a *Applier) noticed() model.Nanos {
 // what is committed meanwhile.
 func (a *Applier) reloadMetadata(ctx context.Context, at model.Offset) error {
 	m := a.results.metadata
+	// A change whose first parts lie in the gap is in the reloaded view already.
 	m.parts = parts{lost: true}
 	a.ahead = true
+	// Read the view as of the end of the gap, and find out which profiles differ.
 	var changes []*MetadataChange
 	if err := a.retry.until(ctx, "the registry cannot be read", func() error {
 		return a.deps.Store.Read(ctx, func(tx store.Tx) (err error) {
@@ -321,11 +348,13 @@ func (a *Applier) reloadMetadata(ctx context.Context, at model.Offset) error {
 	}
 	a.begin()
 	place := rules.Position{Epoch: a.epoch, Offset: at, Received: a.times.newest, Listening: a.listening}
+	// The projections follow those changes as if records of the log had said them.
 	for _, c := range changes {
 		if err := a.results.record(ctx, &Event{At: place, Change: c}, a.out); err != nil {
 			return err
 		}
 	}
+	// Devices and attributes may have changed as well, so the rules look at all of them.
 	a.results.rules.reloaded(place, a.out)
 	return a.commit(ctx, at)
 }
@@ -345,9 +374,11 @@ func (a *Applier) apply(ctx context.Context, b *spool.Batch) error {
 	if err != nil {
 		return fmt.Errorf("batch at %d: %w", b.First, err)
 	}
+	// Queries report up to when results are complete; from here on it is before this batch.
 	if len(b.Records) > 0 {
 		a.working.Store(int64(max(a.times.newest, receivedAt(&b.Records[0]))))
 	}
+	// No record may be applied whose receive time is not known.
 	if err := a.times.await(ctx, b, a.Applied()); err != nil {
 		return err
 	}
@@ -356,22 +387,25 @@ func (a *Applier) apply(ctx context.Context, b *spool.Batch) error {
 		a.results.ledger.addAll(meta.Counts)
 		for i := range b.Records { // what moved, moved in the process that received them
 			if kind, boot, _ := model.PeekRecord(b.Records[i].Data); kind != 0 && kind != model.KindTimeMap {
-				a.boots(boot)
+				a.noteBoot(boot)
 				break
 			}
 		}
 		a.results.rules.moved(meta.Moves)
 	}
+	// They rode in a batch of this process: the ledger counts them from here on, not the transports.
 	if b.First > a.lastStart {
 		a.deps.Counts.read(meta.Counts)
 	}
 	a.epoch, a.span = b.Epoch, meta.Span
 	a.begin()
 	for i := range b.Records {
+		// The first batch after a start may begin before the checkpoint.
 		off := b.First + model.Offset(i)
 		if off <= a.Applied() {
 			continue
 		}
+		// Fetch the rule state of the next records together.
 		if i%rules.Group == 0 {
 			a.results.rules.expect(b.Records[i:min(i+rules.Group, len(b.Records))])
 		}
@@ -382,7 +416,8 @@ func (a *Applier) apply(ctx context.Context, b *spool.Batch) error {
 		if err := a.record(ctx, &b.Records[i], off, weight); err != nil {
 			return fmt.Errorf("record at %d: %w", off, err)
 		}
-		if a.full() && off < b.Last() {
+		// Commit a part of a large batch, so that edges and readings do not wait for the rest of it.
+		if a.isCommitDue() && off < b.Last() {
 			if err := a.commit(ctx, off); err != nil {
 				return err
 			}
@@ -392,12 +427,13 @@ func (a *Applier) apply(ctx context.Context, b *spool.Batch) error {
 	if err := a.commit(ctx, b.Last()); err != nil {
 		return err
 	}
+	// A frozen checkpoint may be written only when everything up to it is committed.
 	a.checkpoints.start()
 	return nil
 }
 
-// full reports whether what was done of a batch is to be visible before the rest of it.
-func (a *Applier) full() bool {
+// isCommitDue reports whether what was done of a batch is to be visible before the rest of it.
+func (a *Applier) isCommitDue() bool {
 	edges := len(a.out.edges)
 	return edges >= maxPendingEdges || a.work.cost >= maxPendingCost || edges > 0 && a.work.cost >= maxEdgeCost
 }
@@ -425,6 +461,7 @@ func (a *Applier) watched() func() bool {
 
 // record applies one record, and freezes a checkpoint after it when one is due.
 func (a *Applier) record(ctx context.Context, stored *spool.Record, off model.Offset, weight int64) error {
+	// A record of this process or of the read-ahead is decoded already.
 	r, ok := stored.Value.(*model.Record)
 	if !ok {
 		var err error
@@ -433,22 +470,27 @@ func (a *Applier) record(ctx context.Context, stored *spool.Record, off model.Of
 		}
 	}
 	r = a.times.resolve(r)
+	// The counts of the transports no longer count it as waiting.
 	if off > a.lastStart && Counted(r.Kind) {
 		a.deps.Counts.passed(lineOf(r), r.Readings())
 	}
+	// Listening time never goes back, whatever the order of the stamps.
 	before := a.listening
 	a.listening = max(before, rules.Listening(a.span.At(r.Received.Mono)))
 	a.event = Event{Record: r, At: rules.Position{Epoch: a.epoch, Offset: off, Received: r.Received.Wall, Listening: a.listening}}
+	// Until the commit the projections are ahead of the store: no checkpoint may be cut at a stop.
 	a.ahead = true
 	judged := a.results.rules.cost()
 	if r.Kind != model.KindTimeMap { // that may be of a former start
-		a.boots(r.Received.Boot)
+		a.noteBoot(r.Received.Boot)
 	}
+	// Timers that are due fire before the record is seen.
 	a.results.advance(a.event.At, a.out)
 	if err := a.resolve(ctx, &a.event); err != nil {
 		return err
 	}
 	a.results.spans.record(&a.event, a.span, a.times.newest, before, a.out)
+	// Charge the tenant for the work, so that its senders are slowed, not those of others.
 	cost := a.results.rules.cost() - judged
 	if a.event.causing {
 		cost += costCaused + costAttribute*int64(r.Taken())
@@ -457,14 +499,15 @@ func (a *Applier) record(ctx context.Context, stored *spool.Record, off model.Of
 	a.times.newest = max(a.times.newest, r.Received.Wall)
 	a.checkpoints.weight += weight
 	a.checkpoints.add(len(stored.Data), r.Received.Wall)
+	// Between the parts of a change there is no state that a checkpoint could hold.
 	if a.checkpoints.due(r.Received.Wall) && !a.results.metadata.parts.open() {
 		return a.checkpoint(ctx, off)
 	}
 	return nil
 }
 
-// boots notes of which start the records are from here on.
-func (a *Applier) boots(boot uint64) {
+// noteBoot notes of which start the records are from here on.
+func (a *Applier) noteBoot(boot uint64) {
 	if boot != a.boot {
 		faults.Point("apply.boot")
 		a.boot = boot
@@ -491,7 +534,9 @@ func (a *Applier) resolve(ctx context.Context, e *Event) error {
 		if !a.deps.Tap.Busy() || e.At.Offset <= a.lastStart { // watchers have seen it before the start
 			return a.results.record(ctx, e, a.out)
 		}
-		at, before := len(a.out.endings), len(a.out.edges)
+		at := len(a.out.endings)
+		before := len(a.out.edges)
+		// A watcher sees the message together with the rules that it made fire, so it is shown after the commit.
 		end := ending{rec: r, outcome: e.Outcome, reason: e.Reason, why: e.Why, offset: e.At.Offset, outOfRange: e.OutOfRange}
 		if e.OutOfRange > 0 {
 			end.marked = e.Record.Message.Measurements
@@ -530,12 +575,14 @@ func (a *Applier) cause(ctx context.Context, e *Event) error {
 	m := a.results.metadata
 	var made caused.Ending
 	var logged uint64
+	// Make the change in the transaction of what lies before the message.
 	a.out.Step(func(tx store.Tx) (err error) {
 		if made, logged, err = m.cause(tx, a.deps.Registrar, e); logged > 0 {
-			a.deps.Controller.undurable(logged) // before it is committed, and could be read
+			a.deps.Controller.noteUndurable(logged) // before it is committed, and could be read
 		}
 		return err
 	})
+	// Keep back the edges of this record: they belong to the next commit.
 	fired := a.out.leave(e.At.Offset)
 	if err := a.commit(ctx, e.At.Offset-1); err != nil {
 		return err
@@ -543,6 +590,7 @@ func (a *Applier) cause(ctx context.Context, e *Event) error {
 	a.begin()
 	a.out.take(fired)
 	faults.Point("apply.caused")
+	// Another change is on its way through the log: this one follows it there, too.
 	if logged > 0 {
 		a.deps.Controller.wake()
 	}
@@ -553,18 +601,21 @@ func (a *Applier) cause(ctx context.Context, e *Event) error {
 		}
 	}
 	a.results.rules.settled(e.At, a.out)
+	// The outcome of the change is the outcome of the message.
 	e.Reason, e.Why = Reason(made.Reason), made.Why
 	if e.Reason != ReasonNone {
 		return nil
 	}
+	// Resolve again: the change may have given the device other anchors.
 	e.Outcome, e.stored = store.OutcomeStored, true
-	a.resolver.refer(e, m.view.Resolve(e.Record.Tenant, e.Record.Device))
+	a.resolver.referTo(e, m.view.Resolve(e.Record.Tenant, e.Record.Device))
 	return m.number(ctx, e)
 }
 
 // change makes a change of the metadata effective. One that is effective already was appended twice.
 func (a *Applier) change(ctx context.Context, e *Event) error {
 	m, c := a.results.metadata, e.Record.Control
+	// A crash of the controller may have appended a change twice.
 	if c.Sequence <= m.sequence {
 		a.out.sequence = max(a.out.sequence, c.Sequence)
 		return nil
@@ -572,6 +623,7 @@ func (a *Applier) change(ctx context.Context, e *Event) error {
 	if known := a.deps.Changes; known != nil && c.Sequence > *known && e.At.Offset <= a.lastStart {
 		return fmt.Errorf("%w: the log holds change %d of the registry, the database knows them up to %d", ErrStoreOlder, c.Sequence, *known)
 	}
+	// A change takes effect as a whole, with its last part.
 	changes, complete, err := m.parts.add(c)
 	if err != nil || !complete {
 		return err
@@ -585,6 +637,7 @@ func (a *Applier) change(ctx context.Context, e *Event) error {
 			return err
 		}
 	}
+	// All rows are effective now; devices that seemed to leave a group in between did not.
 	a.results.rules.settled(e.At, a.out)
 	m.passed(c.Sequence, e.At, a.out)
 	return nil
@@ -596,6 +649,7 @@ func (a *Applier) changeRow(ctx context.Context, e *Event, row *model.ViewChange
 		return err
 	}
 	e.TenantID, e.DeviceID = e.Change.DeviceID()
+	// The projections take in the change first, then they remove what is left of the device.
 	if err := a.results.record(ctx, e, a.out); err != nil || !e.Change.EndsDevice() {
 		return err
 	}
@@ -605,10 +659,12 @@ func (a *Applier) changeRow(ctx context.Context, e *Event, row *model.ViewChange
 // checkpoint freezes what waits in memory, as of the record at off. A freeze in this batch may follow another one, and a
 // write that is under way is waited for: two at most are in memory.
 func (a *Applier) checkpoint(ctx context.Context, off model.Offset) error {
+	// The checkpoint contains what is committed, so commit first.
 	if err := a.commit(ctx, off); err != nil {
 		return err
 	}
 	a.begin()
+	// Wait for the previous one: two are in memory at most.
 	a.checkpoints.start()
 	if err := a.checkpoints.await(); err != nil {
 		return err
@@ -628,6 +684,7 @@ func (a *Applier) commit(ctx context.Context, last model.Offset) error {
 		}
 	}
 	faults.Point("apply.committed")
+	// Tell the others only now: nobody may see what a failed write could still take back.
 	a.results.metadata.committed()
 	a.ahead = a.ahead && last < a.event.At.Offset // the record that causes a change comes after what is committed with it
 	a.applied.Store(uint64(last))
@@ -642,6 +699,7 @@ func (a *Applier) commit(ctx context.Context, last model.Offset) error {
 
 // announce sends what is now committed to the subscribers.
 func (a *Applier) announce() {
+	// Mutations that wait for this change may return.
 	if a.out.sequence > 0 {
 		a.deps.Controller.Passed(a.out.sequence)
 	}
@@ -660,6 +718,7 @@ func (a *Applier) announce() {
 	if len(a.out.acts.moves) > 0 {
 		a.results.alarms.Publish(a.out.acts.moves...)
 	}
+	// The drain carries the orders out.
 	if a.out.acts.ordered && a.deps.Ordered != nil {
 		a.deps.Ordered()
 	}
@@ -675,11 +734,13 @@ func (a *Applier) announce() {
 // that ended between a record and its commit writes none: it would hold a record that is applied again.
 func (a *Applier) stop() error {
 	c := a.checkpoints
+	// A disk that hangs must not hold up the stop.
 	defer time.AfterFunc(stopTimeout, c.end).Stop()
 	defer c.end()
 	if err := c.await(); err != nil {
 		return err
 	}
+	// No checkpoint where there is nothing to write, or where memory and store do not agree.
 	if c.bytes == 0 || a.ahead || a.results.metadata.parts.open() || a.out == nil || a.Stalled() != "" {
 		return nil
 	}

@@ -116,18 +116,21 @@ func (c *checkpointer) due(received model.Nanos) bool {
 // freeze sets aside everything that waits, as of a record. The write before has ended: at most two are in memory.
 func (c *checkpointer) freeze(at Checkpoint) {
 	faults.Point("head.freeze")
+	// Rows of a new generation are not read until it is published.
 	at.Generation = c.newest.Generation + 1
 	for _, p := range c.results.all {
 		p.Freeze(at)
 	}
 	faults.Point("head.cut")
 	c.frozen = &at
+	// Count again from here: the moment of the next checkpoint follows from the records after this one.
 	c.bytes, c.weight, c.records, c.oldest, c.asked = 0, 0, 0, 0, false
 	c.since.Store(0)
 }
 
 // start begins to write what is frozen, now that the batch of its record is committed.
 func (c *checkpointer) start() {
+	// Nothing is frozen after most batches.
 	at := c.frozen
 	if at == nil {
 		return
@@ -147,6 +150,7 @@ func (c *checkpointer) await() error {
 	if c.writing == nil {
 		return nil
 	}
+	// While the applier waits, the write does not rest.
 	c.awaited.Store(true)
 	defer c.awaited.Store(false)
 	<-c.writing
@@ -157,17 +161,20 @@ func (c *checkpointer) await() error {
 // write writes a checkpoint in slices under a new generation that no reader sees, publishes generation and offset in one
 // small durable transaction, and trims the log before it. A store that refuses is asked again.
 func (c *checkpointer) write(ctx context.Context, at Checkpoint) error {
+	// A write that failed is repeated as a whole; Write removes what the attempt left.
 	if err := c.retry.until(ctx, "the checkpoint cannot be written", func() error { return c.try(ctx, at) }); err != nil {
 		return err
 	}
 	faults.Point("head.flipped")
 	c.newest = at
 	c.written.Inc()
+	// The checkpoint is published: rows that it replaces can go. Failing costs only space.
 	for _, p := range c.results.all {
 		if err := p.Release(ctx, c.slice(ctx)); err != nil && ctx.Err() == nil {
 			c.logger.Warn("rows that the checkpoint replaced could not be removed; the next one removes them", "error", err)
 		}
 	}
+	// Last: everything before the checkpoint is in the store durably.
 	if err := c.log.Trim(at.Offset); err != nil {
 		return fmt.Errorf("trimming the log: %w", err)
 	}
@@ -182,6 +189,7 @@ func (c *checkpointer) try(ctx context.Context, at Checkpoint) error {
 		}
 	}
 	faults.Point("head.flip")
+	// Published in one durable transaction: readers see all of the checkpoint or nothing of it.
 	return c.store.Write(ctx, store.Durable, func(tx store.Tx) error {
 		for _, p := range c.results.all {
 			if err := p.Publish(tx); err != nil {
@@ -199,6 +207,7 @@ func (c *checkpointer) slice(ctx context.Context) WriteFunc {
 		if err := c.writeSlice(ctx, fn); err != nil {
 			return err
 		}
+		// Let queries and the applier have the writer after each transaction.
 		c.rest(ctx, time.Since(last))
 		last = time.Now()
 		return nil
@@ -268,6 +277,7 @@ func (r *retrier) until(ctx context.Context, what string, do func() error) error
 		if ctx.Err() != nil || errors.Is(err, store.ErrClosed) {
 			return err
 		}
+		// Shown in the status, and the reason why a stop does not wait for the applier.
 		why := what + ": " + err.Error()
 		r.failing.Store(&why)
 		r.retries.Inc()

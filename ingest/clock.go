@@ -90,16 +90,18 @@ func NewClock(cfg ClockConfig) *Clock {
 func (c *Clock) Begin(newest model.Nanos) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	wall, mono := c.look()
+	wall, mono := c.readClock()
+	// Stamps continue from the newest of the log, never before it.
 	c.floor, c.since, c.begun = max(c.floor, newest), mono, true
 	c.newest, c.at = max(c.newest, newest), mono
 	c.base, c.from, c.slow = c.newest, c.at, false
+	// Until the clock is set, stamps say only how much time has passed.
 	if c.unset = !c.plausible(wall); c.unset {
 		c.cfg.Logger.Warn("the clock cannot be believed; what comes in is kept and waits until it is set", "clock", stampText(wall), "not before", stampText(c.floor))
 	}
 }
 
-func (c *Clock) look() (wall model.Nanos, mono int64) {
+func (c *Clock) readClock() (wall model.Nanos, mono int64) {
 	t, d := c.cfg.Now()
 	c.now = model.NanosOf(t)
 	return c.now, int64(d.Truncate(clockUnit))
@@ -122,7 +124,7 @@ func (c *Clock) built() model.Nanos {
 func (c *Clock) Stamp() model.Stamp {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	wall, mono := c.look()
+	wall, mono := c.readClock()
 	s := model.Stamp{Boot: c.cfg.Boot, Mono: mono}
 	switch {
 	case c.unset:
@@ -140,6 +142,7 @@ func (c *Clock) Stamp() model.Stamp {
 		}
 		wall = c.follow(wall, mono)
 	}
+	// Never go back, also not when the wall clock does.
 	c.newest, c.at = max(c.newest, wall), mono
 	s.Wall = c.newest
 	return s
@@ -148,16 +151,19 @@ func (c *Clock) Stamp() model.Stamp {
 // follow returns the wall time of a stamp. It follows the wall clock, but never goes back: while the wall clock lies before the newest
 // stamp, stamps go on at half speed, so that the clock catches up and distinct times stay distinct.
 func (c *Clock) follow(wall model.Nanos, mono int64) model.Nanos {
+	// Without a step the stamp follows the monotonic clock alone, exactly.
 	even := c.base + model.Nanos(mono-c.from)
 	if !c.slow && wall-even <= clockSteady && even-wall <= clockSteady {
 		return even
 	}
+	// The wall clock went back: slow down until it has caught up.
 	if !c.slow && wall < even {
 		c.base, c.from, c.slow = c.newest, c.at, true
 	}
 	if half := c.base + model.Nanos(mono-c.from)/2; c.slow && wall < half {
 		return half
 	}
+	// A step forward, or the end of one back: go on from the wall clock.
 	c.base, c.from, c.slow = wall.Micros().Nanos(), mono, false
 	return max(c.base, c.newest)
 }
@@ -180,7 +186,7 @@ func (c *Clock) step(wall model.Nanos) {
 func (c *Clock) Doubt() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	wall, _ := c.look()
+	wall, _ := c.readClock()
 	switch {
 	case c.unset && wall < c.built():
 		return fmt.Sprintf("the clock says %s, and this program was made %s", stampText(wall), stampText(c.built()))
@@ -214,9 +220,10 @@ func (c *Clock) Run(ctx context.Context) error {
 // full to wait longer, the map says that the stamps hold as they were given out.
 func (c *Clock) Sample(ctx context.Context) error {
 	c.mu.Lock()
-	wall, mono := c.look()
+	wall, mono := c.readClock()
 	unset, known, plausible := c.unset, c.known, c.unset && c.plausible(wall)
 	c.mu.Unlock()
+	// Waiting for the clock ends when the log is nearly full: nothing is applied meanwhile.
 	full := false
 	if s := c.cfg.Log.Stats(); unset {
 		full = s.Bytes*100 >= s.MaxBytes*guessAt
@@ -224,6 +231,7 @@ func (c *Clock) Sample(ctx context.Context) error {
 	if !unset || !plausible && (known != nil || !full) {
 		return nil
 	}
+	// The map is durable before anything depends on it.
 	if known == nil {
 		m := &model.TimeMap{Boot: c.cfg.Boot, Mono: mono, Wall: wall, Guessed: !plausible}
 		if err := appendTimeMap(ctx, c.cfg.Log, c.Stamp(), m); err != nil {
@@ -231,6 +239,7 @@ func (c *Clock) Sample(ctx context.Context) error {
 		}
 		c.announce(m)
 	}
+	// From here on stamps say the time of day.
 	if plausible {
 		c.mu.Lock()
 		c.unset = false
@@ -244,6 +253,7 @@ func (c *Clock) announce(m *model.TimeMap) {
 	c.mu.Lock()
 	c.known = m
 	c.mu.Unlock()
+	// The applier waits for this.
 	close(c.mapped)
 	if m.Guessed {
 		c.cfg.Logger.Warn("the log is too full to wait for the clock: what came in counts from the newest stamp before the start; event times are kept as sent")
@@ -271,8 +281,12 @@ func (c *Clock) timeMap(ctx context.Context) (*model.TimeMap, error) {
 func appendTimeMap(ctx context.Context, log spool.Log, at model.Stamp, m *model.TimeMap) error {
 	r := &model.Record{Kind: model.KindTimeMap, Received: at, TimeMap: m}
 	synced := make(chan error, 1)
-	if err := log.Append(ctx, spool.Entry{Data: model.AppendRecord(nil, r), Value: r, Exempt: true,
-		Done: func(_ model.Offset, err error) { synced <- err }}); err != nil {
+	if err := log.Append(ctx, spool.Entry{
+		Data:   model.AppendRecord(nil, r),
+		Value:  r,
+		Exempt: true,
+		Done:   func(_ model.Offset, err error) { synced <- err },
+	}); err != nil {
 		return err
 	}
 	return <-synced

@@ -37,7 +37,14 @@ type Controller struct {
 
 // NewController returns a controller. passed is the highest sequence that the results already contain.
 func NewController(st store.Store, log spool.Log, stamp func() model.Stamp, logger *slog.Logger) *Controller {
-	return &Controller{store: st, log: log, stamp: stamp, logger: logger, nudge: make(chan struct{}, 1), waiting: map[uint64][]chan struct{}{}}
+	return &Controller{
+		store:   st,
+		log:     log,
+		stamp:   stamp,
+		logger:  logger,
+		nudge:   make(chan struct{}, 1),
+		waiting: map[uint64][]chan struct{}{},
+	}
 }
 
 // Run appends control rows until ctx ends. A log that refuses is tried again: control rows wait in the store.
@@ -76,10 +83,12 @@ func (c *Controller) Drain(ctx context.Context) error {
 			rows, err = store.PendingControl(tx, 0, maxGathered)
 			return err
 		})
+		// A change is appended with all its parts or not at all.
 		if rows = wholeSequences(rows); err != nil || len(rows) == 0 {
 			return err
 		}
-		if err := c.harden(ctx, rows); err != nil {
+		// The store must have the rows for good before the log has them.
+		if err := c.makeDurable(ctx, rows); err != nil {
 			return err
 		}
 		for rest := rows; len(rest) > 0; {
@@ -88,7 +97,9 @@ func (c *Controller) Drain(ctx context.Context) error {
 			}
 		}
 		faults.Point("control.appended")
+		// While a start replays, mutations return here.
 		c.appended(rows[len(rows)-1].Sequence)
+		// Only after the sync: a crash before it appends the rows again.
 		if err := c.remove(ctx, rows); err != nil {
 			return err
 		}
@@ -96,12 +107,13 @@ func (c *Controller) Drain(ctx context.Context) error {
 	}
 }
 
-// harden makes rows durable that may not be so. The log must hold no change that a power cut takes back from the store: its sequence
+// makeDurable makes rows durable that may not be so. The log must hold no change that a power cut takes back from the store: its sequence
 // would be given to another change, and a start would find a log with a change that the store never numbered.
-func (c *Controller) harden(ctx context.Context, rows []model.Control) error {
+func (c *Controller) makeDurable(ctx context.Context, rows []model.Control) error {
 	if c.began && rows[0].Sequence > c.weak.Load() {
 		return nil
 	}
+	// A durable transaction makes everything before it durable, too.
 	err := c.store.Write(ctx, store.Durable, func(tx store.Tx) error {
 		return store.NoteControlDurable(tx, rows[len(rows)-1].Sequence)
 	})
@@ -109,8 +121,8 @@ func (c *Controller) harden(ctx context.Context, rows []model.Control) error {
 	return err
 }
 
-// undurable notes that rows up to a sequence are about to be committed with results.
-func (c *Controller) undurable(sequence uint64) { c.weak.Store(sequence) }
+// noteUndurable notes that rows up to a sequence are about to be committed with results.
+func (c *Controller) noteUndurable(sequence uint64) { c.weak.Store(sequence) }
 
 // wholeSequences leaves out the parts at the end whose last part is not there. A sequence has fewer parts than are gathered.
 func wholeSequences(rows []model.Control) []model.Control {
@@ -128,6 +140,7 @@ func (c *Controller) append(ctx context.Context, rows []model.Control) (rest []m
 	var group []spool.Entry
 	for bytes := 0; len(group) < min(len(rows), maxGathered) && bytes < maxGatheredBytes; {
 		r := &model.Record{Kind: model.KindControl, Received: c.stamp(), Control: &rows[len(group)]}
+		// Exempt from the bound of the log: a change is taken while messages are refused.
 		e := spool.Entry{Data: model.AppendRecord(nil, r), Value: r, Exempt: true, Done: func(model.Offset, error) {}}
 		group, bytes = append(group, e), bytes+len(e.Data)
 	}
@@ -192,6 +205,7 @@ func (c *Controller) Mutate(ctx context.Context, by *model.Principal, fn func(*s
 	}
 	faults.Point("control.stored")
 	c.wake()
+	// Returning early is no error: the change is stored and will be applied.
 	select {
 	case <-c.reached(seq):
 	case <-time.After(controlWait):
@@ -214,6 +228,7 @@ func (c *Controller) reached(seq uint64) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ch := make(chan struct{})
+	// It may have been passed before the caller came to wait.
 	if seq <= c.passed {
 		close(ch)
 		return ch
@@ -251,9 +266,11 @@ type parts struct {
 
 // add takes one part. complete is true with the last; a part that does not follow is an error, a first part begins again.
 func (p *parts) add(c *model.Control) (changes []model.ViewChange, complete bool, err error) {
+	// After a gap the rest of a change whose beginning is lost is skipped.
 	if p.lost && c.Part != 0 {
 		return nil, false, nil
 	}
+	// A first part begins again: a crash may have ended the sequence before its last part.
 	if c.Part == 0 {
 		*p = parts{seq: c.Sequence}
 	}
@@ -265,6 +282,7 @@ func (p *parts) add(c *model.Control) (changes []model.ViewChange, complete bool
 	if p.next < c.Parts {
 		return nil, false, nil
 	}
+	// The last part completes the body.
 	if changes, err = store.DecodeViewChanges(p.body); err != nil {
 		return nil, false, fmt.Errorf("metadata change %d: %w", c.Sequence, err)
 	}

@@ -22,7 +22,14 @@ type line struct {
 }
 
 func (l line) key(o store.Outcome, r Reason) store.LedgerKey {
-	return store.LedgerKey{Tenant: l.tenant, Transport: l.transport, Source: l.source, Hour: l.hour, Outcome: o, Reason: string(r)}
+	return store.LedgerKey{
+		Tenant:    l.tenant,
+		Transport: l.transport,
+		Source:    l.source,
+		Hour:      l.hour,
+		Outcome:   o,
+		Reason:    string(r),
+	}
 }
 
 func lineOf(r *model.Record) line {
@@ -78,13 +85,18 @@ func (t *tallies) sweep() {
 		return
 	}
 	maps.DeleteFunc(t.all, func(_ line, n *tally) bool { return *n == tally{} })
-	t.swept, t.found = len(t.all), nil
+	t.swept = len(t.all)
+	t.found = nil
 }
 
 // NewTransportCounts returns the transports' side of the ledger. It is the log's spool.MetaSource.
 func NewTransportCounts(l *links.Links) *TransportCounts {
-	return &TransportCounts{links: l, lines: tallies{all: map[line]*tally{}}, pending: map[store.LedgerKey]store.LedgerCount{},
-		riding: map[store.LedgerKey]store.LedgerCount{}}
+	return &TransportCounts{
+		links:   l,
+		lines:   tallies{all: map[line]*tally{}},
+		pending: map[store.LedgerKey]store.LedgerCount{},
+		riding:  map[store.LedgerKey]store.LedgerCount{},
+	}
 }
 
 var _ spool.MetaSource = (*TransportCounts)(nil)
@@ -101,6 +113,7 @@ func (d *TransportCounts) received(l line) {
 func (d *TransportCounts) turnedAway(l line, o store.Outcome, r Reason, readings int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	// Received and its outcome go into the same batch, so that the ledger balances after a crash.
 	n := d.lines.of(l)
 	n.parsed--
 	n.waiting.Messages--
@@ -137,6 +150,7 @@ func (d *TransportCounts) Take(entries []spool.Entry) []byte {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.taken = map[line]int64{}
+	// The received counts of messages in this batch ride in it.
 	for i := 0; i < len(entries); {
 		l, next := run(entries, i)
 		if n := int64(next - i); l.transport != "" {
@@ -144,6 +158,7 @@ func (d *TransportCounts) Take(entries []spool.Entry) []byte {
 		}
 		i = next
 	}
+	// What comes in from now on goes into the next batch.
 	d.forming, d.pending = d.pending, map[store.LedgerKey]store.LedgerCount{}
 	m := batchMeta{Span: d.links.Span(), Moves: d.links.Take(), Counts: make(map[store.LedgerKey]store.LedgerCount, len(d.forming)+len(d.taken))}
 	maps.Copy(m.Counts, d.forming)
@@ -154,6 +169,7 @@ func (d *TransportCounts) Take(entries []spool.Entry) []byte {
 		m.Counts[k] = c
 		d.lines.of(l).parsed -= n
 	}
+	// Here, since it is called once for each batch rather than for each message.
 	d.lines.sweep()
 	return appendMeta(nil, m)
 }
@@ -233,6 +249,7 @@ func Counted(k model.RecordKind) bool {
 func (d *TransportCounts) live(add func(store.LedgerKey, store.LedgerCount)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	// Each count is in one of these at a time.
 	for _, m := range []map[store.LedgerKey]store.LedgerCount{d.pending, d.forming, d.riding} {
 		for k, c := range m {
 			add(k, c)
@@ -259,6 +276,7 @@ func (in *Intake) RunCounts(ctx context.Context, interval time.Duration) error {
 			return nil
 		case <-t.C:
 		}
+		// The next tick tries again.
 		if err := in.keepCounts(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, spool.ErrClosed) {
 			in.deps.Logger.Warn("the transports' counts wait for the log", "error", err)
 		}

@@ -100,6 +100,7 @@ func (d *decoder) event(ev *Decoded) {
 			if d.Peek() != '{' {
 				d.Fail("payload must be an object")
 			}
+			// Its form depends on eventType, which may come later: keep the bytes.
 			payload = d.Raw()
 			payloadAt = d.Pos() - len(payload)
 			return
@@ -129,6 +130,7 @@ func (d *decoder) event(ev *Decoded) {
 			d.Skip() // accepted, unused
 		}
 	})
+	// All members are known now.
 	switch {
 	case d.Err() != nil:
 	case len(eventType) == 0:
@@ -159,6 +161,7 @@ func (d *decoder) payload(m *model.Message, eventType, payload []byte, at int) {
 		d.check(checkType(string(eventType)))
 		return
 	}
+	// Report positions within the whole body.
 	if p.End() != nil {
 		d.Adopt(&p.Scanner, at, "payload: ")
 		d.tooMany = p.tooMany
@@ -211,6 +214,7 @@ func (d *decoder) measurement(m *model.Message, entry int) {
 	if d.Err() == nil && len(m.Measurements) == first {
 		d.Fail("an entry must hold at least one measurement")
 	}
+	// occurredTime may come after the readings that it is for.
 	for i := first; i < len(m.Measurements); i++ {
 		m.Measurements[i].Time = at
 	}
@@ -234,6 +238,7 @@ func (d *decoder) location(m *model.Message) {
 	var seen uint32
 	l := model.Location{}
 	fields := [...]*float64{&l.Latitude, &l.Longitude, &l.Elevation, &l.Accuracy, &l.Speed, &l.Heading}
+	// NaN says that a member is absent.
 	for _, f := range fields {
 		*f = math.NaN()
 	}
@@ -438,6 +443,7 @@ func SplitArray(body []byte, most int) ([][]byte, error) {
 			why = fmt.Sprintf("event %d: %v", i, s.Err())
 		}
 	})
+	// An error of the array itself, of an event, or none.
 	err := s.End()
 	switch {
 	case err == nil && len(events) > 0:

@@ -62,6 +62,7 @@ func (d *flatDecoder) body(m *model.Message) {
 		}
 		d.metrics++
 		d.count()
+		// Go on after a fault, so that the sender learns of all of them at once.
 		if why := checkMetric(m.Measurements, string(name)); why != "" {
 			d.Skip()
 			d.fault(why)
@@ -164,6 +165,7 @@ func (d *flatDecoder) timestamp(m *model.Message) {
 	default:
 		d.Skip()
 	}
+	// Text, number or neither: one fault names what is allowed.
 	if at.IsZero() && d.Err() == nil {
 		d.fault(wrongTime)
 	}

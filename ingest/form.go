@@ -90,6 +90,7 @@ func checkReading(all []model.Reading, i int) string {
 	for first > 0 && all[first-1].Entry == r.Entry {
 		first--
 	}
+	// Entries are numbered without gaps, in order.
 	next := uint16(0)
 	if first > 0 {
 		next = all[first-1].Entry + 1

@@ -139,6 +139,7 @@ type effectiveConfig struct {
 func (in *Intake) Set(cfg IntakeConfig) {
 	f := &effectiveConfig{IntakeConfig: cfg}
 	f.over, f.end = context.WithCancel(context.Background())
+	// Wake what waits under the old configuration, so that it looks at the new one.
 	if old := in.cfg.Swap(f); old != nil {
 		old.end()
 	}
@@ -175,7 +176,9 @@ func (in *Intake) Suspended() string {
 
 // Shut makes the intake refuse what still comes and waits until what it has accepted is answered and its counts are stored.
 func (in *Intake) Shut(ctx context.Context) error {
+	// Refuse first: only then is what Sync waits for finite.
 	in.shut.Store(true)
+	// The counts of refusals need a batch to ride in.
 	if err := in.keepCounts(ctx); err != nil {
 		return err
 	}
@@ -224,6 +227,7 @@ func (in *Intake) Accept(ctx context.Context, a *Arrival, done func(Answer)) {
 // AcceptAll takes an array of messages in: all of them or, when one is unfit or the log lacks space for all, none. done is
 // called once, with the index of the message that decided, -1 when all are stored.
 func (in *Intake) AcceptAll(ctx context.Context, as []*Arrival, done func(Answer, int)) {
+	// Count every message as received, also those after the first that is unfit.
 	ms := make([]*arrival, len(as))
 	bad := -1
 	for i, a := range as {
@@ -238,6 +242,7 @@ func (in *Intake) AcceptAll(ctx context.Context, as []*Arrival, done func(Answer
 		bad = in.admitAll(ctx, ms)
 	}
 	if bad >= 0 {
+		// All share the outcome of the one that decided.
 		verdict := ms[bad].answer
 		for i, m := range ms {
 			if i != bad && !m.ended {
@@ -265,11 +270,27 @@ func (in *Intake) Resend(ctx context.Context, d *store.DeadLetter) (Answer, erro
 	if in.shut.Load() {
 		return Answer{Outcome: Refused, Reason: ReasonUnavailable}, nil
 	}
+	// Counted as another message: the first one ended as a dead letter.
 	m := in.receive(&Arrival{Transport: TransportResend, Source: TransportResend, Tenant: rec.Tenant, Topic: rec.Device})
-	m.rec = &model.Record{Kind: rec.Kind, Transport: TransportResend, Source: TransportResend, Tenant: rec.Tenant, Account: m.line.tenant, Device: rec.Device,
-		Received: m.stamp, Credential: rec.Credential, DeviceID: rec.DeviceID, Verdict: rec.Verdict, Partial: rec.Partial, Bytes: rec.Bytes,
-		Message: again(rec, d), Report: rec.Report, Response: rec.Response}
+	m.rec = &model.Record{
+		Kind:       rec.Kind,
+		Transport:  TransportResend,
+		Source:     TransportResend,
+		Tenant:     rec.Tenant,
+		Account:    m.line.tenant,
+		Device:     rec.Device,
+		Received:   m.stamp,
+		Credential: rec.Credential,
+		DeviceID:   rec.DeviceID,
+		Verdict:    rec.Verdict,
+		Partial:    rec.Partial,
+		Bytes:      rec.Bytes,
+		Message:    messageToResend(rec, d),
+		Report:     rec.Report,
+		Response:   rec.Response,
+	}
 	m.readings = m.rec.Taken()
+	// The credential is not there any more; its verdict of then counts.
 	m.unauthenticated = m.line.tenant == "" || rec.Verdict != model.VerdictOK
 	if in.admit(ctx, m); m.ended {
 		return m.answer, nil
@@ -279,9 +300,9 @@ func (in *Intake) Resend(ctx context.Context, d *store.DeadLetter) (Answer, erro
 	return <-answer, nil
 }
 
-// again is the message of a dead letter as it is sent again, nil when it holds none: a report that is applied twice sets the same, and a
+// messageToResend is the message of a dead letter as it is sent again, nil when it holds none: a report that is applied twice sets the same, and a
 // second answer to a command moves nothing.
-func again(rec *model.Record, d *store.DeadLetter) *model.Message {
+func messageToResend(rec *model.Record, d *store.DeadLetter) *model.Message {
 	if rec.Message == nil {
 		return nil
 	}
@@ -347,17 +368,21 @@ func (in *Intake) end(m *arrival, o Outcome, r Reason, text string) {
 	if o == Dropped {
 		counted = store.OutcomeDropped
 	}
+	// A message that did not decode has no readings to count.
 	readings := 0
 	if m.rec != nil && m.rec.Message != nil {
 		readings = m.rec.Message.Readings()
 	}
+	// Ledger, rates and metrics count it once, here.
 	in.deps.Counts.turnedAway(m.line, counted, r, readings)
 	in.deps.Rates.Ended(m.line.tenant, m.line.transport, m.stamp.Wall, counted)
 	in.metrics.turnedAway(r)
-	m.answer, m.ended = Answer{Outcome: o, Reason: r, Text: text}, true
+	m.answer = Answer{Outcome: o, Reason: r, Text: text}
+	m.ended = true
 	in.show(m, counted, text)
+	// Time of the tenant's devices stands still: what they could not say is not their silence.
 	if r == ReasonCeiling || r == ReasonBackpressure || r == ReasonUnavailable {
-		in.unheard(m)
+		in.noteUnheard(m)
 	}
 	switch {
 	case r == ReasonCeiling || r == ReasonUnauthenticated || r == ReasonBusy:
@@ -377,9 +402,18 @@ func (in *Intake) show(m *arrival, o store.Outcome, why string) {
 	if !in.deps.Tap.Busy() {
 		return
 	}
+	// A message that ended before it was decoded is shown with what its transport said.
 	rec := m.rec
 	if rec == nil {
-		rec = &model.Record{Transport: m.Transport, Source: m.Source, Tenant: m.Tenant, Account: m.line.tenant, Device: m.Topic, Received: m.stamp, Bytes: uint32(len(m.Body))}
+		rec = &model.Record{
+			Transport: m.Transport,
+			Source:    m.Source,
+			Tenant:    m.Tenant,
+			Account:   m.line.tenant,
+			Device:    m.Topic,
+			Received:  m.stamp,
+			Bytes:     uint32(len(m.Body)),
+		}
 	}
 	in.deps.Tap.show(ending{rec: rec, outcome: o, reason: m.answer.Reason, why: why})
 }
@@ -389,6 +423,7 @@ func (in *Intake) show(m *arrival, o store.Outcome, why string) {
 func (in *Intake) Demote(ctx context.Context, source string, devices []presence.Asserted, reason string) (last model.Offset, refused *Answer) {
 	answers := make(chan Answer, len(devices))
 	var ended atomic.Bool // one was refused
+	// Stop at the first refusal: the caller learns up to where it came.
 	handed := 0
 	for _, d := range devices {
 		p := model.Presence{State: model.Demoted, Reason: reason, Session: d.Session, Occurred: in.deps.Stamp().Wall}
@@ -402,6 +437,7 @@ func (in *Intake) Demote(ctx context.Context, source string, devices []presence.
 			break
 		}
 	}
+	// Wait for all that were handed over, whatever their order.
 	for range handed {
 		a := <-answers
 		if last = max(last, a.Offset); a.Outcome != Stored && refused == nil {
@@ -419,8 +455,19 @@ func (in *Intake) Presence(ctx context.Context, transport, source string, b mode
 		done(Answer{Outcome: Refused, Reason: ReasonCeiling, RetryAfter: 1})
 		return
 	}
-	r := &model.Record{Kind: model.KindPresence, Transport: transport, Source: source, Tenant: b.Tenant, Account: b.Tenant, Device: b.Device,
-		DeviceID: b.DeviceID, Credential: b.Credential, Received: in.deps.Stamp(), Presence: &p}
+	// No message of the ledger: presence records are not counted there.
+	r := &model.Record{
+		Kind:       model.KindPresence,
+		Transport:  transport,
+		Source:     source,
+		Tenant:     b.Tenant,
+		Account:    b.Tenant,
+		Device:     b.Device,
+		DeviceID:   b.DeviceID,
+		Credential: b.Credential,
+		Received:   in.deps.Stamp(),
+		Presence:   &p,
+	}
 	err := in.deps.Log.Append(ctx, spool.Entry{Data: model.AppendRecord(nil, r), Value: r, Done: func(off model.Offset, err error) {
 		if err != nil {
 			done(Answer{Outcome: Refused, Reason: ReasonUnavailable})
@@ -442,8 +489,18 @@ func (in *Intake) Firing(ctx context.Context, transport, source string, b model.
 		done(Answer{Outcome: Refused, Reason: ReasonCeiling, RetryAfter: 1})
 		return
 	}
-	r := &model.Record{Kind: model.KindFiring, Transport: transport, Source: source, Tenant: b.Tenant, Account: b.Tenant, Device: b.Device,
-		DeviceID: b.DeviceID, Received: in.deps.Stamp(), Firing: &f, Relay: &model.Relay{Link: link, Number: number}}
+	r := &model.Record{
+		Kind:      model.KindFiring,
+		Transport: transport,
+		Source:    source,
+		Tenant:    b.Tenant,
+		Account:   b.Tenant,
+		Device:    b.Device,
+		DeviceID:  b.DeviceID,
+		Received:  in.deps.Stamp(),
+		Firing:    &f,
+		Relay:     &model.Relay{Link: link, Number: number},
+	}
 	err := in.deps.Log.Append(ctx, spool.Entry{Data: model.AppendRecord(nil, r), Value: r, Done: func(off model.Offset, err error) {
 		if err != nil {
 			done(Answer{Outcome: Refused, Reason: ReasonUnavailable})

@@ -29,14 +29,28 @@ func (in *Intake) judge(ctx context.Context, m *arrival) {
 		in.end(m, outcome, ReasonUnavailable, "the transports are closed")
 		return
 	}
+	// Allocate once per message what lives until it is applied.
 	kept := &struct { // what waits for the applier, in one piece
 		model.Record
 		message  model.Message
 		readings [1]model.Reading
 	}{}
 	m.rec = &kept.Record
-	*m.rec = model.Record{Kind: model.KindMessage, Transport: m.Transport, Source: m.Source, Tenant: m.Tenant, Account: m.line.tenant, Device: m.Topic,
-		Received: m.stamp, ClientID: m.ClientID, PacketID: m.PacketID, Dup: m.Dup, Partial: m.Partial, Bytes: uint32(len(m.Body))}
+	*m.rec = model.Record{
+		Kind:      model.KindMessage,
+		Transport: m.Transport,
+		Source:    m.Source,
+		Tenant:    m.Tenant,
+		Account:   m.line.tenant,
+		Device:    m.Topic,
+		Received:  m.stamp,
+		ClientID:  m.ClientID,
+		PacketID:  m.PacketID,
+		Dup:       m.Dup,
+		Partial:   m.Partial,
+		Bytes:     uint32(len(m.Body)),
+	}
+	// Packet id and hash recognize a repeat of a client.
 	if m.PacketID != 0 {
 		sum := sha256.Sum256(m.Body)
 		copy(m.rec.Hash[:], sum[:])
@@ -47,6 +61,7 @@ func (in *Intake) judge(ctx context.Context, m *arrival) {
 	if m.Conn != nil {
 		m.rec.Credential, m.rec.DeviceID = m.Conn.Credential, m.Conn.DeviceID
 	}
+	// Decode before the credential is checked: it may stand in the body.
 	ev, err := m.event(kept.readings[:0])
 	if err != nil {
 		in.unreadable(m, err.Reason, err.Text)
@@ -61,9 +76,11 @@ func (in *Intake) judge(ctx context.Context, m *arrival) {
 		kept.message = ev.Message
 		m.rec.Message = &kept.message
 	}
+	// What it takes from the ceiling is known before the log gets it.
 	m.readings = m.rec.Taken()
 	in.metrics.decoded.Inc()
 	in.metrics.nulls.Add(float64(ev.Nulls))
+	// The verdict goes into the record: the applier decides by it, at replay too.
 	if err := in.vouch(ctx, m, &ev); err != nil {
 		in.unjudged(m, err)
 		return
@@ -74,6 +91,7 @@ func (in *Intake) judge(ctx context.Context, m *arrival) {
 	case m.rec.Verdict == model.VerdictOtherDevice && m.Conn != nil && !m.CannotRefuse:
 		in.end(m, Refused, ReasonNotAuthorized, "the event names another device than its topic")
 	}
+	// Without a tenant or a proof the message draws on the share of unauthenticated senders.
 	m.unauthenticated = m.line.tenant == "" || m.rec.Verdict != model.VerdictOK
 }
 
@@ -125,6 +143,7 @@ func (in *Intake) vouch(ctx context.Context, m *arrival, ev *Decoded) error {
 	if r.Device == "" {
 		r.Device = ev.Device
 	}
+	// The topic or connection has named a device: the body may not name another.
 	if ev.Device != "" && ev.Device != r.Device {
 		r.Verdict = model.VerdictOtherDevice
 		return nil
@@ -139,20 +158,28 @@ func (in *Intake) vouch(ctx context.Context, m *arrival, ev *Decoded) error {
 		}
 		return nil
 	}
-	proof, verdict, err := in.deps.Verify(ctx, Claim{Tenant: m.Tenant, Credential: ev.Credential, From: m.From, Spend: func() bool {
-		m.hashed = in.deps.Ceiling.TakeHash()
-		return m.hashed
-	}})
+	// A password hash is expensive, so it draws on a budget that all unauthenticated senders share.
+	proof, verdict, err := in.deps.Verify(ctx, Claim{
+		Tenant:     m.Tenant,
+		Credential: ev.Credential,
+		From:       m.From,
+		Spend: func() bool {
+			m.hashed = in.deps.Ceiling.TakeHash()
+			return m.hashed
+		},
+	})
 	if err != nil || verdict != model.VerdictOK {
 		r.Verdict = verdict
 		return err
 	}
+	// A sender that has proven itself does not use up that budget.
 	if m.hashed {
 		in.deps.Ceiling.ReturnHash()
 	}
 	if r.Device == "" {
 		r.Device = proof.Device
 	}
+	// The credential must be that of the device that topic, connection or body named.
 	if r.Device != proof.Device || m.Conn != nil && m.Conn.DeviceID != proof.DeviceID {
 		r.Verdict = model.VerdictOtherDevice
 		return nil
@@ -165,9 +192,10 @@ func (in *Intake) vouch(ctx context.Context, m *arrival, ev *Decoded) error {
 // nothing was stored.
 func (in *Intake) unjudged(m *arrival, err error) {
 	if errors.Is(err, ErrSpent) {
-		in.over(m, ReasonUnauthenticated)
+		in.rejectOverCeiling(m, ReasonUnauthenticated)
 		return
 	}
+	// Refused even where the transport cannot say so: the sender must resend.
 	why := in.notJudged(err, m.stamp)
 	in.end(m, Refused, why.Reason, why.Text)
 	m.answer.RetryAfter = max(m.answer.RetryAfter, why.RetryAfter)
@@ -180,12 +208,18 @@ func (in *Intake) notJudged(err error, at model.Stamp) Answer {
 	case errors.Is(err, ErrSpent):
 		return Answer{Outcome: Refused, Reason: ReasonUnauthenticated, Text: "over the ingest ceiling", RetryAfter: 1}
 	case code == model.CodeThrottled:
-		return Answer{Outcome: Refused, Reason: ReasonThrottled, Text: "too many wrong passwords for this user name, try again later", RetryAfter: retryAfterOf(err)}
+		return Answer{
+			Outcome:    Refused,
+			Reason:     ReasonThrottled,
+			Text:       "too many wrong passwords for this user name, try again later",
+			RetryAfter: retryAfterOf(err),
+		}
 	case code == model.CodeUnavailable:
 		return Answer{Outcome: Refused, Reason: ReasonBusy, Text: "too many credentials are being checked, try again", RetryAfter: 1}
 	case errors.Is(err, context.Canceled): // the sender has closed its connection meanwhile
 		return Answer{Outcome: Refused, Reason: ReasonUnavailable, Text: "the connection was closed before the credential was checked"}
 	}
+	// A fault is logged at a bounded rate: each message would have a line.
 	if held, ok := in.faults.Allow(time.Duration(at.Mono)); ok {
 		in.deps.Logger.Error("a credential could not be looked up", "error", err, "others", held)
 	}
@@ -198,11 +232,17 @@ func (in *Intake) Identify(ctx context.Context, tenant string, c Credential, fro
 	if in.shut.Load() {
 		return Proof{}, &Answer{Outcome: Refused, Reason: ReasonUnavailable, Text: "the instance is stopping"}
 	}
+	// The same budget of hashes as for messages.
 	hashed := false
-	proof, verdict, err := in.deps.Verify(ctx, Claim{Tenant: tenant, Credential: c, From: from, Spend: func() bool {
-		hashed = in.deps.Ceiling.TakeHash()
-		return hashed
-	}})
+	proof, verdict, err := in.deps.Verify(ctx, Claim{
+		Tenant:     tenant,
+		Credential: c,
+		From:       from,
+		Spend: func() bool {
+			hashed = in.deps.Ceiling.TakeHash()
+			return hashed
+		},
+	})
 	switch {
 	case err != nil:
 		why := in.notJudged(err, in.deps.Stamp())
@@ -230,12 +270,16 @@ func retryAfterOf(err error) int {
 // log instead, sealed, and ends as a dead letter; where it can, a copy goes to the rejected-payload buffer for the operator.
 func (in *Intake) unreadable(m *arrival, r Reason, why string) {
 	in.metrics.undecoded.Inc()
-	m.rec.Kind, m.rec.Message, m.rec.Report, m.rec.Response = model.KindMessage, nil, nil, nil
+	m.rec.Kind = model.KindMessage
+	m.rec.Message = nil
+	m.rec.Report = nil
+	m.rec.Response = nil
 	if !m.CannotRefuse {
 		in.end(m, Refused, r, why)
 		in.keepCopy(m, r, why)
 		return
 	}
+	// What the body holds is not known, maybe a secret: it is stored sealed only.
 	sealed, err := in.deps.Seal(SealedAs(m.Tenant), m.Body)
 	if err != nil {
 		in.deps.Logger.Error("a body cannot be sealed", "error", err)
@@ -271,6 +315,7 @@ const (
 // keepCopy hands the beginning of a refused body to the rejected-payload buffer, unless too many came lately: those are only
 // counted.
 func (in *Intake) keepCopy(m *arrival, r Reason, why string) {
+	// Bounded per second: refused bodies must not fill the disk.
 	if !in.rejected.Take(time.Duration(m.stamp.Mono)) {
 		in.lostCopies(1, nil)
 		return
@@ -280,8 +325,18 @@ func (in *Intake) keepCopy(m *arrival, r Reason, why string) {
 		in.lostCopies(1, err)
 		return
 	}
-	in.rejected.Put(&store.DeadLetter{Tenant: m.line.tenant, Occurred: m.stamp.Wall.Micros(), Kind: store.DeadLetterIngest, Reason: string(r),
-		Source: m.Source, Summary: why, Subject: m.Topic, Unauthenticated: true, Bytes: int64(len(sealed)) + 256, Record: sealed})
+	in.rejected.Put(&store.DeadLetter{
+		Tenant:          m.line.tenant,
+		Occurred:        m.stamp.Wall.Micros(),
+		Kind:            store.DeadLetterIngest,
+		Reason:          string(r),
+		Source:          m.Source,
+		Summary:         why,
+		Subject:         m.Topic,
+		Unauthenticated: true,
+		Bytes:           int64(len(sealed)) + 256,
+		Record:          sealed,
+	})
 }
 
 // SealedAs is the name under which bodies of a tenant are sealed that did not decode.

@@ -34,6 +34,7 @@ type batchMeta struct {
 }
 
 func appendMeta(b []byte, m batchMeta) []byte {
+	// The oldest version that can hold it, so that an older Weir reads as much as possible.
 	version := byte(metaVersion2)
 	switch {
 	case len(m.Turns) > 0:

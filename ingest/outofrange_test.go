@@ -63,9 +63,9 @@ func TestAValueOutsideItsRangeIsRefusedFlaggedOrClamped(t *testing.T) {
 		sent := model.Record{Kind: model.KindMessage, Message: &model.Message{Type: model.MeasurementEvent, Measurements: []model.Reading{{Metric: "other", Value: 77}, {Metric: "x", Value: c.v}}}}
 		e := Event{Record: &sent, profile: &view.Profile{Metrics: map[string]*model.MetricView{"x": &c.m}}}
 		got := refused
-		if e.unfit() == "" {
+		if e.checkValues() == "" {
 			if e.outside {
-				e.mark()
+				e.markOutOfRange()
 			}
 			x := e.Record.Message.Measurements[1]
 			got = fmt.Sprintf("%.16g%s", x.Value, x.Mark)

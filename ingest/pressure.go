@@ -131,7 +131,13 @@ func NewGauge(c GaugeConfig) *Gauge {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	g := &Gauge{GaugeConfig: c, on: map[Cause]bool{}, changed: make(chan struct{}), runway: endless, reserve: int64(c.DiskReserve)}
+	g := &Gauge{
+		GaugeConfig: c,
+		on:          map[Cause]bool{},
+		changed:     make(chan struct{}),
+		runway:      endless,
+		reserve:     int64(c.DiskReserve),
+	}
 	g.Sample()
 	if c.Registry != nil {
 		c.Registry.MustRegister(g.collectors()...)
@@ -220,6 +226,7 @@ func (g *Gauge) tick() time.Duration {
 
 // Sample implements Pressure.
 func (g *Gauge) Sample() {
+	// Ask log, applier and disk before the lock is taken: the disk may be slow.
 	s := g.Log.Stats()
 	var applied model.Offset
 	if g.Applied != nil {
@@ -236,6 +243,7 @@ func (g *Gauge) Sample() {
 	defer g.mu.Unlock()
 	before, full := g.causes(), g.full.Load()
 	records := int64(s.Last + 1 - s.First)
+	// Senders are slowed by what the applier has yet to do, not by what only an uplink still needs.
 	if g.Throttle != nil {
 		own := records // of the applier
 		if g.Done != nil {
@@ -244,12 +252,14 @@ func (g *Gauge) Sample() {
 		bytes := int64(float64(s.Bytes) * part(own, records)) // as if all were of one size
 		g.Throttle.Sample(time.Now(), uint64(s.Last), uint64(applied), max(part(bytes, s.MaxBytes), part(own, s.MaxRecords)))
 	}
+	// Each cause begins and ends at different values, so that it does not flicker.
 	g.on[CauseBytes] = between(g.on[CauseBytes], s.Bytes >= nineTenths(s.MaxBytes), s.Bytes <= eightTenths(s.MaxBytes))
 	g.on[CauseRecords] = between(g.on[CauseRecords], records >= nineTenths(s.MaxRecords), records <= eightTenths(s.MaxRecords))
 	if g.Applied != nil {
 		g.runway = g.forecast(s, applied, time.Now())
 		g.on[CauseRunway] = between(g.on[CauseRunway], g.runway < runwayRefuse, g.runway >= runwayResume)
 	}
+	// An unknown state of the disk changes nothing.
 	if known {
 		g.reserve = min(int64(g.DiskReserve), size/20)
 		g.on[CauseDisk] = between(g.on[CauseDisk], free < g.reserve, free >= g.reserve+g.reserve/4)
@@ -283,6 +293,7 @@ func eightTenths(n int64) int64 { return n - n/5 - min(n%5, 1) }
 // forecast returns when the log will be full at the rate of the last seconds: it keeps what is appended and not applied. It
 // needs the lock.
 func (g *Gauge) forecast(s spool.Stats, applied model.Offset, now time.Time) time.Duration {
+	// Keep the samples of the time over which the rate is measured, one from before it.
 	g.samples = append(g.samples, sample{now, s.Through, s.Last, applied})
 	for len(g.samples) > 2 && now.Sub(g.samples[1].at) >= runwayOver {
 		g.samples = g.samples[1:]
@@ -294,6 +305,7 @@ func (g *Gauge) forecast(s spool.Stats, applied model.Offset, now time.Time) tim
 	if over < runwayMin || applied >= s.Last || in <= 0 || left <= 0 {
 		return endless
 	}
+	// Only what is not applied stays in the log.
 	perSecond := left / over.Seconds()
 	bytesPerSecond := float64(s.Through-from.through) * min(left/in, 1) / over.Seconds()
 	runway := math.Inf(1)
@@ -313,6 +325,7 @@ func (g *Gauge) forecast(s spool.Stats, applied model.Offset, now time.Time) tim
 func (g *Gauge) report(before []string, full, freed bool) {
 	now := g.causes()
 	g.refusing.Store(len(now) > 0)
+	// Wake the waiting messages: closing the channel reaches all of them.
 	if len(before) > 0 && (freed || len(now) == 0) || full && !g.full.Load() {
 		close(g.changed)
 		g.changed = make(chan struct{})
@@ -368,6 +381,7 @@ func (g *Gauge) Runway() time.Duration {
 // Wait implements Pressure: it waits until the log has more space than now, or one tick when nothing is refused although the log was
 // full.
 func (g *Gauge) Wait(ctx context.Context) error {
+	// Channel and state are read together, or a change between the two would be missed.
 	g.mu.Lock()
 	changed, refusing := g.changed, g.refusing.Load()
 	g.mu.Unlock()

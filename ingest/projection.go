@@ -105,9 +105,15 @@ type results struct {
 
 // newResults makes the list of projections: what is added to it is a result of the log.
 func newResults(cfg *ApplyConfig, deps *ApplyDeps, m *applyMetrics, retry *retrier) *results {
-	r := &results{alarms: alarmsOf(deps.Projections), metadata: newMetadataProjection(deps, retry), activity: newActivityProjection(), ledger: newLedgerProjection(m),
-		seen: newSeenProjection(cfg, m), readings: &seriesProjection{series: deps.Series, retry: retry},
-		presence: newPresenceProjection(deps.Store, retry)}
+	r := &results{
+		alarms:   alarmsOf(deps.Projections),
+		metadata: newMetadataProjection(deps, retry),
+		activity: newActivityProjection(),
+		ledger:   newLedgerProjection(m),
+		seen:     newSeenProjection(cfg, m),
+		readings: &seriesProjection{series: deps.Series, retry: retry},
+		presence: newPresenceProjection(deps.Store, retry),
+	}
 	r.rules = newRuleProjection(deps, r.metadata, r.alarms, cfg.RestartGrace, m)
 	r.spans = newSpanProjection(deps.Rules)
 	r.dead = newDeadLetterProjection(cfg, m)
@@ -123,6 +129,7 @@ func newResults(cfg *ApplyConfig, deps *ApplyDeps, m *applyMetrics, retry *retri
 		r.ledger,
 		r.spans,
 	}, deps.Projections...)
+	// Sort out once which of them have optional parts.
 	for _, p := range r.all {
 		if p, ok := p.(Pending); ok {
 			r.pending = append(r.pending, p)
@@ -267,6 +274,7 @@ func (e *Effects) Readings(points []series.Point) {
 // leave takes out the edges of a record, the newest, and what their actions come to: what a record fires is stored at once, and is
 // known by its offset then.
 func (e *Effects) leave(at model.Offset) (fired Effects) {
+	// They are the newest, and all at the end.
 	fired.edges = cutTail(&e.edges, func(x *model.Edge) bool { return x.ID.Offset < at })
 	fired.acts.alarms = e.acts.alarms
 	fired.acts.contributions = cutTail(&e.acts.contributions, func(x *model.Contribution) bool { return x.Edge.Offset < at })
@@ -309,6 +317,7 @@ func (e *Effects) writeEdges(tx store.Tx) (err error) {
 	if len(e.edges) == 0 {
 		return nil
 	}
+	// A replay finds the edges there: followers see each only once.
 	e.fresh, err = store.AddEdges(tx, e.edges)
 	if err != nil || len(e.fresh) == 0 {
 		return err

@@ -31,6 +31,7 @@ func (a *activityProjection) Record(_ context.Context, e *Event, _ *Effects) err
 	at := e.Record.Received.Wall.Micros()
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	// The newest stamp wins; records that were held up arrive late.
 	d := a.open[e.DeviceID]
 	if d == nil {
 		d = &store.DeviceState{TenantID: e.TenantID, DeviceID: e.DeviceID, CreatedAt: at}
@@ -93,6 +94,7 @@ func (a *activityProjection) some(ctx context.Context, st store.Store, tenantID 
 	if err != nil {
 		return nil, err
 	}
+	// Device ids of other tenants are left out.
 	found := make(map[int64]*store.DeviceState, len(rows))
 	for _, id := range devices {
 		row := rows[id]
@@ -108,6 +110,7 @@ func (a *activityProjection) some(ctx context.Context, st store.Store, tenantID 
 
 // states returns the states of a tenant's devices in order of device row ids.
 func (a *activityProjection) states(ctx context.Context, st store.Store, tenantID int64) ([]*store.DeviceState, error) {
+	// Memory first: what is written in between is found in the store.
 	fresh := a.devices(tenantID)
 	var rows []*store.DeviceState
 	err := st.Read(ctx, func(tx store.Tx) (err error) {

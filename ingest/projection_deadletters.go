@@ -32,7 +32,13 @@ type deadLetterProjection struct {
 }
 
 func newDeadLetterProjection(cfg *ApplyConfig, m *applyMetrics) *deadLetterProjection {
-	return &deadLetterProjection{bound: cfg.bound(), rejectedBytes: cfg.RejectedBytes, trimmed: m.deadLettersTrimmed, aside: m.setAside, since: map[string]store.DeadLetterBound{}}
+	return &deadLetterProjection{
+		bound:         cfg.bound(),
+		rejectedBytes: cfg.RejectedBytes,
+		trimmed:       m.deadLettersTrimmed,
+		aside:         m.setAside,
+		since:         map[string]store.DeadLetterBound{},
+	}
 }
 
 // Record implements Projection.
@@ -44,10 +50,20 @@ func (p *deadLetterProjection) Record(_ context.Context, e *Event, out *Effects)
 		return nil
 	}
 	r := e.Record
-	d := &store.DeadLetter{Tenant: r.Account, Occurred: r.Received.Wall.Micros(), Kind: store.DeadLetterIngest, Reason: string(e.Reason),
-		Source: r.Source, Summary: e.Why, Attempts: 1, Subject: r.Device, Epoch: e.At.Epoch, Offset: e.At.Offset,
+	d := &store.DeadLetter{
+		Tenant:          r.Account,
+		Occurred:        r.Received.Wall.Micros(),
+		Kind:            store.DeadLetterIngest,
+		Reason:          string(e.Reason),
+		Source:          r.Source,
+		Summary:         e.Why,
+		Attempts:        1,
+		Subject:         r.Device,
+		Epoch:           e.At.Epoch,
+		Offset:          e.At.Offset,
 		Unauthenticated: isRejectedPayload(r.Account, e.Reason),
-		Record:          model.AppendRecord(nil, r)}
+		Record:          model.AppendRecord(nil, r),
+	}
 	switch {
 	case r.Message != nil:
 		d.Detail = describe(r.Message)
@@ -62,7 +78,8 @@ func (p *deadLetterProjection) Record(_ context.Context, e *Event, out *Effects)
 
 func (p *deadLetterProjection) keep(d *store.DeadLetter, out *Effects) {
 	d.Bytes = int64(len(d.Record)+len(d.Detail)+len(d.Summary)) + 128
-	trim := !d.Unauthenticated && p.crowded(d)
+	// Decide outside of the transaction, which may run twice.
+	trim := !d.Unauthenticated && p.isTrimDue(d)
 	out.Step(func(tx store.Tx) error { return p.add(tx, d, trim) })
 }
 
@@ -72,20 +89,31 @@ func (p *deadLetterProjection) add(tx store.Tx, d *store.DeadLetter, trim bool) 
 	}
 	var gone int64
 	var err error
+	// The bound is held in the same transaction.
 	switch {
 	case d.Unauthenticated:
 		gone, err = store.TrimRejected(tx, p.rejectedBytes)
 	case trim:
 		gone, err = store.TrimDeadLetters(tx, d.Tenant, p.bound)
 	}
+	// Count only what was really removed.
 	tx.OnCommit(func() { p.trimmed.Add(float64(gone)) })
 	return err
 }
 
 // unanswered keeps, in the transaction of its event, a dead letter of an answer that moved no command. In the ledger the message is stored.
 func (p *deadLetterProjection) unanswered(tx store.Tx, r *model.Record, at rules.Position, reason Reason, why string) error {
-	return p.addUnanswered(tx, &store.DeadLetter{Tenant: r.Account, Occurred: r.Received.Wall.Micros(), Reason: string(reason), Source: r.Source, Summary: why, Attempts: 1,
-		Subject: r.Device, Epoch: at.Epoch, Offset: at.Offset}, r.Response)
+	return p.addUnanswered(tx, &store.DeadLetter{
+		Tenant:   r.Account,
+		Occurred: r.Received.Wall.Micros(),
+		Reason:   string(reason),
+		Source:   r.Source,
+		Summary:  why,
+		Attempts: 1,
+		Subject:  r.Device,
+		Epoch:    at.Epoch,
+		Offset:   at.Offset,
+	}, r.Response)
 }
 
 // Unanswered keeps a dead letter of an answer that was tried again and has moved no command. It sets the fields of d that follow from the answer.
@@ -96,12 +124,12 @@ func (a *Applier) Unanswered(tx store.Tx, d *store.DeadLetter, r *model.Response
 func (p *deadLetterProjection) addUnanswered(tx store.Tx, d *store.DeadLetter, r *model.Response) error {
 	d.Kind, d.Detail = store.DeadLetterResponse, describeResponse(r)
 	d.Bytes = int64(len(d.Detail)+len(d.Summary)) + 128
-	return p.add(tx, d, p.crowded(d))
+	return p.add(tx, d, p.isTrimDue(d))
 }
 
-// crowded reports whether it is time to look at how many dead letters a tenant has: at the first one since the start, and
+// isTrimDue reports whether it is time to look at how many dead letters a tenant has: at the first one since the start, and
 // after each hundredth of the bound, so that counting costs little and the bound is exceeded by little.
-func (p *deadLetterProjection) crowded(d *store.DeadLetter) bool {
+func (p *deadLetterProjection) isTrimDue(d *store.DeadLetter) bool {
 	bound := p.bound
 	if bound.Rows <= 0 || bound.Bytes <= 0 {
 		return false
@@ -191,6 +219,7 @@ func shorten(detail string) string {
 // the ledger the message is stored.
 func (p *deadLetterProjection) setAside(e *Event, out *Effects) {
 	p.aside.Add(float64(len(e.SetAside)))
+	// Name the metrics, not the values.
 	var names []string
 	for _, r := range e.SetAside {
 		if len(names) < namesSetAside && !slices.Contains(names, r.Metric) {
@@ -198,8 +227,18 @@ func (p *deadLetterProjection) setAside(e *Event, out *Effects) {
 		}
 	}
 	r := e.Record
-	p.keep(&store.DeadLetter{Tenant: r.Account, Occurred: r.Received.Wall.Micros(), Kind: store.DeadLetterReadings, Reason: string(ReasonSeriesLimit),
-		Source: r.Source, Attempts: 1, Subject: r.Device, Epoch: e.At.Epoch, Offset: e.At.Offset, Detail: shorten(strings.Join(names, " ")),
+	p.keep(&store.DeadLetter{
+		Tenant:   r.Account,
+		Occurred: r.Received.Wall.Micros(),
+		Kind:     store.DeadLetterReadings,
+		Reason:   string(ReasonSeriesLimit),
+		Source:   r.Source,
+		Attempts: 1,
+		Subject:  r.Device,
+		Epoch:    e.At.Epoch,
+		Offset:   e.At.Offset,
+		Detail:   shorten(strings.Join(names, " ")),
 		Summary: fmt.Sprintf("%d of %d readings would open more series than the device or the tenant may have (limits.series_per_device, "+
-			"limits.series_per_tenant); the others are stored", len(e.SetAside), len(e.SetAside)+r.Readings())}, out)
+			"limits.series_per_tenant); the others are stored", len(e.SetAside), len(e.SetAside)+r.Readings()),
+	}, out)
 }

@@ -36,6 +36,7 @@ func newLedgerProjection(m *applyMetrics) *ledgerProjection {
 func (l *ledgerProjection) add(k store.LedgerKey, c store.LedgerCount) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	// The same key comes in a row most often.
 	if l.found == nil || l.last != k {
 		n := l.open[k]
 		if n == nil {
@@ -62,7 +63,9 @@ func (l *ledgerProjection) Record(_ context.Context, e *Event, _ *Effects) error
 	if e.Outcome == "" {
 		return nil
 	}
-	readings, outside := int64(e.Record.Readings()), int64(e.OutOfRange)
+	readings := int64(e.Record.Readings())
+	outside := int64(e.OutOfRange)
+	// Reports are kept apart: what they leave is no row that a recount could find.
 	reason := e.Reason
 	if e.Stored() && e.Record.Report != nil {
 		reason = ReasonReport
@@ -94,6 +97,7 @@ func (l *ledgerProjection) Publish(tx store.Tx) error {
 	for k := range l.frozen {
 		keys = append(keys, k)
 	}
+	// One order, so that a replay writes the same bytes.
 	slices.SortFunc(keys, compareLedgerKeys)
 	for _, k := range keys {
 		if err := store.AddLedger(tx, k, *l.frozen[k]); err != nil {
@@ -201,6 +205,7 @@ func (l *Ledger) Imbalances(ctx context.Context) (wrong []LedgerLine, all int, e
 		if lines, err = l.withoutErased(ctx, lines); err != nil {
 			return nil, 0, err
 		}
+		// Messages in flight differ from read to read: only what stays the same is missing.
 		before := wrong
 		all, wrong = len(lines), slices.DeleteFunc(lines, func(now LedgerLine) bool {
 			return now.Missing() == 0 || n > 0 && !slices.ContainsFunc(before, now.missesAs)
@@ -241,6 +246,7 @@ func (l *Ledger) read(ctx context.Context, flt store.LedgerFilter, add func(stor
 	for {
 		missed := false
 		err := l.store.Read(ctx, func(tx store.Tx) error {
+			// The snapshot says which counts it holds already. Another read follows when they have moved meanwhile.
 			head, _, err := store.CheckpointState(tx)
 			if err != nil {
 				return err
@@ -292,9 +298,16 @@ func addToLine(lines map[line]*LedgerLine, k store.LedgerKey, c store.LedgerCoun
 	at := line{tenant: k.Tenant, source: k.Source, hour: k.Hour}
 	ln := lines[at]
 	if ln == nil {
-		ln = &LedgerLine{Tenant: k.Tenant, Transport: k.Transport, Source: k.Source, Hour: k.Hour, Outcomes: map[store.Outcome]store.LedgerCount{}}
+		ln = &LedgerLine{
+			Tenant:    k.Tenant,
+			Transport: k.Transport,
+			Source:    k.Source,
+			Hour:      k.Hour,
+			Outcomes:  map[store.Outcome]store.LedgerCount{},
+		}
 		lines[at] = ln
 	}
+	// Received is the side against which all outcomes are balanced.
 	if k.Outcome == store.OutcomeReceived {
 		ln.Received.Add(c)
 		return

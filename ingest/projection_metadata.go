@@ -92,7 +92,11 @@ func (m *metadataProjection) stamp(what view.Resolved) *view.AnchorSet {
 // Record implements Projection: it writes the row of a change, and that of a set of anchors which an event bears first.
 func (m *metadataProjection) Record(_ context.Context, e *Event, out *Effects) error {
 	if c := e.Change; c != nil && !c.stored {
-		kind, key, body, from, at := c.Kind, c.Key, c.Body, e.At.Offset, e.At.Received.Micros()
+		kind := c.Kind
+		key := c.Key
+		body := c.Body
+		from := e.At.Offset
+		at := e.At.Received.Micros()
 		out.Step(func(tx store.Tx) error { return store.SetView(tx, kind, key, body, from, at) })
 	}
 	if e.newAnchors {
@@ -120,6 +124,7 @@ type Registrar interface {
 //
 // What the disk refuses is tried again with the commit, it says nothing about the message.
 func (m *metadataProjection) cause(tx store.Tx, r Registrar, e *Event) (made caused.Ending, logged uint64, err error) {
+	// A replay must not change the registry again: it takes the ending from then.
 	known, err := caused.Known(tx, e.At.Offset)
 	switch {
 	case err != nil:
@@ -130,6 +135,7 @@ func (m *metadataProjection) cause(tx store.Tx, r Registrar, e *Event) (made cau
 		return caused.Ending{Reason: string(ReasonNoConsumer), Why: "nothing here keeps attributes and relationships"}, 0, nil
 	}
 	rec := e.Record
+	// The change is made in the name of the device.
 	by := model.Service("device:"+rec.Device, rec.Tenant, e.TenantID, model.DeviceRead, model.DeviceWrite)
 	made.Views, logged, err = store.Within(tx, by, rec.Received.Wall.Micros(), m.sequence, func(c *store.Change) error {
 		if rec.Kind == model.KindDeviceReport {
@@ -137,10 +143,12 @@ func (m *metadataProjection) cause(tx store.Tx, r Registrar, e *Event) (made cau
 		}
 		return r.Relate(c.Context(), by, e.DeviceID, fmt.Sprintf("event-%d-%d", e.At.Epoch, e.At.Offset), rec.Message.Relationship)
 	})
+	// The registry refuses the message, which becomes a dead letter. Other errors are tried again.
 	if refused, ok := errors.AsType[*model.Error](err); ok && !errors.Is(err, store.ErrFull) && !errors.Is(err, store.ErrUnwritable) {
 		made, err = caused.Ending{Reason: string(reasonOf(refused)), Why: refused.Message}, nil
 	}
 	if err == nil {
+		// Noted with the change, in one transaction.
 		err = caused.Note(tx, e.At.Offset, &made)
 	}
 	return made, logged, err
@@ -185,6 +193,7 @@ func (m *metadataProjection) number(ctx context.Context, e *Event) error {
 	if s == nil || s.Number != 0 {
 		return nil
 	}
+	// Read outside of the lock: queries need it.
 	var number int64
 	if err := m.retry.until(ctx, "the anchors of a device cannot be read", func() error {
 		return m.store.Read(ctx, func(tx store.Tx) (err error) {
@@ -196,6 +205,7 @@ func (m *metadataProjection) number(ctx context.Context, e *Event) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	// The set is new; its row is written with the event.
 	if number == 0 {
 		m.lastSet++
 		number, e.newAnchors = m.lastSet, true
@@ -226,6 +236,7 @@ func (m *metadataProjection) anchorsOf(ctx context.Context, tenantID int64, sets
 			found[s.Number] = s.Anchors
 		}
 	})
+	// Most sets are in memory.
 	if len(found) == len(sets) {
 		return found, nil
 	}
@@ -283,6 +294,7 @@ func (m *metadataProjection) reload(tx store.Tx, at model.Offset) (changes []*Me
 	if err != nil {
 		return nil, err
 	}
+	// Replace the view at once, so that queries see either the old or the new one.
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, c := range view.ProfileChanges(m.view, after) {

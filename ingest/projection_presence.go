@@ -33,9 +33,18 @@ type Transition struct {
 // state. A replay finds its own work there: the row that it wrote the first time says that the record counted.
 func (p *presenceProjection) transition(ctx context.Context, e *Event) (*Transition, error) {
 	r := e.Record
-	row := &store.EventRow{TenantID: e.TenantID, Device: e.DeviceID, DeviceToken: r.Device, Type: model.StateChange, Offset: e.At.Offset,
-		Source: r.Source, Occurred: r.Presence.Occurred.Micros(), Received: r.Received.Wall.Micros(),
-		State: store.StateChange{State: r.Presence.State, Reason: r.Presence.Reason, Session: r.Presence.Session}}
+	row := &store.EventRow{
+		TenantID:    e.TenantID,
+		Device:      e.DeviceID,
+		DeviceToken: r.Device,
+		Type:        model.StateChange,
+		Offset:      e.At.Offset,
+		Source:      r.Source,
+		Occurred:    r.Presence.Occurred.Micros(),
+		Received:    r.Received.Wall.Micros(),
+		State:       store.StateChange{State: r.Presence.State, Reason: r.Presence.Reason, Session: r.Presence.Session},
+	}
+	// Several transitions of a device may lie in one batch, before any is stored.
 	have := p.folded[e.DeviceID]
 	if have == nil {
 		var known bool
@@ -77,6 +86,7 @@ func fold(have *store.DeviceState, row *store.EventRow, r *model.Record) *store.
 	if !changed {
 		return nil
 	}
+	// A copy: the state may be in use by the store until the commit.
 	next := *have
 	next.CreatedAt, next.UpdatedAt, next.Source, next.Asserted, next.State, next.Session = row.Received, row.Received, s.Source, s.Asserted, r.Presence.State, s.Session
 	next.PresenceTime, next.HasPresence, next.LastConnect, next.LastDisconnect = s.PresenceTime, true, s.LastConnect, s.LastDisconnect
@@ -87,8 +97,15 @@ func fold(have *store.DeviceState, row *store.EventRow, r *model.Record) *store.
 }
 
 func presenceOf(d *store.DeviceState) presence.State {
-	return presence.State{Active: d.State == model.Connected, Asserted: d.Asserted, Source: d.Source, Session: d.Session,
-		PresenceTime: d.PresenceTime, LastConnect: d.LastConnect, LastDisconnect: d.LastDisconnect}
+	return presence.State{
+		Active:         d.State == model.Connected,
+		Asserted:       d.Asserted,
+		Source:         d.Source,
+		Session:        d.Session,
+		PresenceTime:   d.PresenceTime,
+		LastConnect:    d.LastConnect,
+		LastDisconnect: d.LastDisconnect,
+	}
 }
 
 // Record implements Projection.
@@ -97,6 +114,7 @@ func (p *presenceProjection) Record(_ context.Context, e *Event, out *Effects) e
 	if t == nil || t.State == nil {
 		return nil
 	}
+	// The store has it only after the commit.
 	p.folded[e.DeviceID] = t.State
 	out.Step(func(tx store.Tx) error { return store.PutPresence(tx, t.State) })
 	out.Step(func(tx store.Tx) error { return store.InsertStateChange(tx, t.Row) })

@@ -72,6 +72,7 @@ type HeldTenant struct {
 func (p *ruleProjection) deviceClocks(now model.Nanos) DeviceClocks {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	// The engine reports what it noticed once; the sum is kept here.
 	if n, device := p.engine.SetBack(); n > 0 {
 		p.setBack = DeviceClocks{p.setBack.SetBack + n, device, now.Micros()}
 	}
@@ -80,6 +81,7 @@ func (p *ruleProjection) deviceClocks(now model.Nanos) DeviceClocks {
 
 // held lists the tenants whose time stands still, by token.
 func (p *ruleProjection) held() (all []HeldTenant) {
+	// The lock of the metadata comes before that of the engine.
 	p.metadata.mu.RLock()
 	defer p.metadata.mu.RUnlock()
 	p.mu.Lock()
@@ -120,7 +122,16 @@ func (p *ruleProjection) usedUp() (all []UsedUp) {
 }
 
 func newRuleProjection(deps *ApplyDeps, metadata *metadataProjection, alarms Alarms, grace time.Duration, m *applyMetrics) *ruleProjection {
-	p := &ruleProjection{unknownFirings: m.firings.WithLabelValues("unknown-rule"), engine: deps.Rules, metadata: metadata, alarms: alarms, grace: rules.Listening(grace), begun: true, stale: true}
+	p := &ruleProjection{
+		unknownFirings: m.firings.WithLabelValues("unknown-rule"),
+		engine:         deps.Rules,
+		metadata:       metadata,
+		alarms:         alarms,
+		grace:          rules.Listening(grace),
+		begun:          true,
+		stale:          true,
+	}
+	// One closure for all records; p.out says where edges go.
 	p.emit = func(e model.Edge) { p.out.Edge(e) }
 	p.following = Following{Engine: p.engine, Grace: p.grace, Emit: p.emit}
 	p.engine.FollowSites(func(tenant int64, link, profile string) bool {
@@ -143,7 +154,9 @@ func (p *ruleProjection) Load(tx store.Tx, at Checkpoint) error {
 	if err := p.engine.Load(pages); err != nil {
 		return err
 	}
+	// Tenants before their profiles: a disabled tenant's rules do not run.
 	p.follow().Enable()
+	// Install what was active at the checkpoint. Its state is loaded, so nothing may fire here.
 	position := rules.Position{Offset: at.Offset, Listening: at.Listening}
 	for _, id := range slices.Sorted(maps.Keys(p.metadata.view.Profiles)) {
 		p.follow().Install(position, id, p.metadata.view.Profiles[id], func(e model.Edge) {
@@ -160,7 +173,7 @@ func (p *ruleProjection) Load(tx store.Tx, at Checkpoint) error {
 func (p *ruleProjection) Advance(at rules.Position, out *Effects) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.begins(out)
+	p.setEffects(out)
 	before := len(out.edges)
 	if p.engine.Advance(at, p.emit); len(out.edges) > before {
 		faults.Point("timer.fired")
@@ -184,6 +197,7 @@ func (p *ruleProjection) moved(m links.Moves) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	// A tenant that is gone by now has no time to hold.
 	for _, h := range m.Holds {
 		switch t := p.metadata.view.Tenants[h.Tenant]; {
 		case t == nil || t.ID == 0:
@@ -202,6 +216,7 @@ func (p *ruleProjection) moved(m links.Moves) {
 func (p *ruleProjection) expect(records []spool.Record) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	// One record alone gains nothing.
 	if len(records) < 2 || !p.engine.Expects() {
 		return
 	}
@@ -237,7 +252,7 @@ func (p *ruleProjection) Record(_ context.Context, e *Event, out *Effects) error
 	case e.Change != nil:
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.begins(out)
+		p.setEffects(out)
 		p.change(e.At, e.Change)
 	}
 	return nil
@@ -245,10 +260,18 @@ func (p *ruleProjection) Record(_ context.Context, e *Event, out *Effects) error
 
 // begin locks the engine and prepares its input for a record.
 func (p *ruleProjection) begin(e *Event, out *Effects, kind rules.InputKind) {
+	// The caller unlocks, after the rules have judged.
 	p.mu.Lock()
-	p.begins(out)
-	p.input = rules.Input{Position: e.At, Kind: kind, Device: rules.Device{ID: e.DeviceID, Type: e.DeviceType, Token: e.Record.Device},
-		Link: linkOf(e.Record), AtSite: p.judgedAtSite(e), Profile: rules.ProfileKey{Tenant: e.TenantID, Profile: e.ProfileID}, Facts: p.metadata.view}
+	p.setEffects(out)
+	p.input = rules.Input{
+		Position: e.At,
+		Kind:     kind,
+		Device:   rules.Device{ID: e.DeviceID, Type: e.DeviceType, Token: e.Record.Device},
+		Link:     linkOf(e.Record),
+		AtSite:   p.judgedAtSite(e),
+		Profile:  rules.ProfileKey{Tenant: e.TenantID, Profile: e.ProfileID},
+		Facts:    p.metadata.view,
+	}
 	if e.anchors != nil {
 		p.input.Anchors = e.anchors.Anchors
 	}
@@ -264,7 +287,8 @@ func (p *ruleProjection) judgedAtSite(e *Event) bool {
 func (p *ruleProjection) firing(e *Event, out *Effects) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.begins(out)
+	p.setEffects(out)
+	// The site may have judged by a profile or a rule that this instance does not have any more.
 	taken := e.profile != nil && e.profile.Token == e.Record.Firing.Profile &&
 		p.engine.Foreign(e.At, rules.ProfileKey{Tenant: e.TenantID, Profile: e.ProfileID}, rules.Device{ID: e.DeviceID, Type: e.DeviceType, Token: e.Record.Device}, e.Record.Firing, p.emit)
 	if !taken {
@@ -275,7 +299,8 @@ func (p *ruleProjection) firing(e *Event, out *Effects) {
 // apply lets the rules judge the prepared input. A device without a profile has none.
 func (p *ruleProjection) apply(index int, occurred model.Micros) {
 	if p.input.Profile.Profile != 0 {
-		p.input.Index, p.input.Occurred = uint32(index), occurred
+		p.input.Index = uint32(index)
+		p.input.Occurred = occurred
 		p.engine.Apply(&p.input, p.emit)
 	}
 }
@@ -348,6 +373,7 @@ func (f *Following) Change(at rules.Position, c *view.Change) {
 	case model.ViewProfile:
 		f.changeProfile(at, c)
 	case model.ViewDeviceType:
+		// Devices leave the rules of the old profile before they join the new one.
 		before := c.DeviceType.Profile
 		if old := v.Profiles[before]; before != 0 && v.Types[c.ID].Profile != before && old != nil {
 			if t := v.Tenants[old.Tenant]; t != nil {
@@ -384,6 +410,7 @@ type movedScope struct {
 func (f *Following) Settled(at rules.Position) {
 	v := f.View
 	for i, m := range f.left {
+		// Several rows may name the same scope: look at it once.
 		switch {
 		case slices.Contains(f.left[:i], m):
 		case m.device != 0:
@@ -398,11 +425,13 @@ func (f *Following) Settled(at rules.Position) {
 
 // changeDevice lets a device that came to a profile be known to it, and one that changed its type leave the one before.
 func (f *Following) changeDevice(at rules.Position, c *view.Change) {
+	// The old type may have had another profile.
 	if c.Device.ID != 0 && c.DeviceNow.Type != c.Device.Type {
 		f.Engine.RemoveDevice(at, c.ID, f.Emit)
 	}
 	tenant, token, _ := strings.Cut(c.Key, "/")
-	t, profile := f.View.Tenants[tenant], f.View.Types[c.DeviceNow.Type].Profile
+	t := f.View.Tenants[tenant]
+	profile := f.View.Types[c.DeviceNow.Type].Profile
 	if t != nil && profile != 0 {
 		f.Engine.Enroll(at, rules.ProfileKey{Tenant: t.ID, Profile: profile}, rules.Device{ID: c.ID, Type: c.DeviceNow.Type, Token: token}, f.Emit)
 	}
@@ -415,6 +444,7 @@ func (f *Following) enrollAll(at rules.Position, profile int64) {
 		return
 	}
 	k := rules.ProfileKey{Tenant: f.View.Tenants[v.Tenant].ID, Profile: profile}
+	// Only rules about missing devices need to know all of them.
 	if !f.Engine.Enrolls(k) {
 		return
 	}
@@ -451,8 +481,12 @@ func (f *Following) Install(at rules.Position, id int64, v *view.Profile, emit r
 		rs, runs = f.Rules(id, v)
 	}
 	if t := f.View.Tenants[v.Tenant]; t != nil && runs {
-		f.Engine.Install(at, rules.ProfileRef{ProfileKey: rules.ProfileKey{Tenant: t.ID, Profile: id}, TenantToken: v.Tenant, Token: v.Token,
-			Version: v.Version}, rs, emit)
+		f.Engine.Install(at, rules.ProfileRef{
+			ProfileKey:  rules.ProfileKey{Tenant: t.ID, Profile: id},
+			TenantToken: v.Tenant,
+			Token:       v.Token,
+			Version:     v.Version,
+		}, rs, emit)
 	}
 }
 
@@ -463,6 +497,7 @@ func SampleEnd(ms []model.Reading, occurred []model.Micros, from int) int {
 	var seen map[string]struct{}
 	for ; to < len(ms) && occurred[to] == occurred[from]; to++ {
 		name := ms[to].Metric
+		// Small samples are compared directly; a map costs more than it saves.
 		switch {
 		case to-from < mapFrom:
 			for i := from; i < to; i++ {
@@ -500,7 +535,7 @@ func (p *ruleProjection) settled(at rules.Position, out *Effects) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.begins(out)
+	p.setEffects(out)
 	p.follow().Settled(at)
 }
 
@@ -508,7 +543,7 @@ func (p *ruleProjection) settled(at rules.Position, out *Effects) {
 func (p *ruleProjection) reloaded(at rules.Position, out *Effects) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.begins(out)
+	p.setEffects(out)
 	p.follow().Reload(at)
 }
 
@@ -522,11 +557,18 @@ func (p *ruleProjection) follow() *Following {
 func (p *ruleProjection) RemoveDevice(_ context.Context, e *Event, out *Effects) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.begins(out)
+	p.setEffects(out)
+	// Edges that resolve come first, then alarms of the device go as a whole.
 	p.engine.RemoveDevice(e.At, e.DeviceID, p.emit)
 	if p.alarms != nil {
-		p.Contribute(model.Contribution{Kind: model.ContributeGone, Edge: model.EdgeID{Epoch: e.At.Epoch, Offset: e.At.Offset}, TenantID: e.TenantID,
-			DeviceID: e.DeviceID, Occurred: e.At.Received.Micros(), Received: e.At.Received})
+		p.Contribute(model.Contribution{
+			Kind:     model.ContributeGone,
+			Edge:     model.EdgeID{Epoch: e.At.Epoch, Offset: e.At.Offset},
+			TenantID: e.TenantID,
+			DeviceID: e.DeviceID,
+			Occurred: e.At.Received.Micros(),
+			Received: e.At.Received,
+		})
 	}
 	return nil
 }
@@ -535,6 +577,7 @@ func (p *ruleProjection) RemoveDevice(_ context.Context, e *Event, out *Effects)
 func (p *ruleProjection) Freeze(at Checkpoint) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	// Cut is cheap: pages are encoded later, or when they are about to change.
 	p.gen, p.at, p.snapshot = at.Generation, at, p.engine.Cut()
 	p.frozen = slices.Concat(p.engine.FreezeCeilings(at.Listening), p.engine.FreezeOwed(), p.engine.FreezeClocks())
 }
@@ -542,6 +585,7 @@ func (p *ruleProjection) Freeze(at Checkpoint) {
 // encode encodes what Freeze has left, in steps between which the applier may have the engine.
 func (p *ruleProjection) encode() {
 	for more := p.snapshot != nil; more; runtime.Gosched() {
+		// Give the engine back between two steps.
 		p.mu.Lock()
 		var pages []rules.Page
 		if pages, more = p.snapshot.Next(); !more {
@@ -555,6 +599,7 @@ func (p *ruleProjection) encode() {
 // Write implements Projection.
 func (p *ruleProjection) Write(_ context.Context, write WriteFunc) error {
 	p.encode()
+	// Pages of an attempt that failed have the same generation: remove them first.
 	if p.begun {
 		if err := sweepPages(write, p.gen-1, store.SweepUnpublishedRulePages); err != nil {
 			return err
@@ -577,7 +622,12 @@ func (p *ruleProjection) Publish(tx store.Tx) error {
 	if last.Generation == 0 || dayOf(last.Received) == dayOf(p.at.Received) {
 		return nil
 	}
-	return past.Keep(tx, past.Snapshot{Generation: last.Generation, Offset: last.Offset, Received: last.Received.Micros(), Listening: int64(last.Listening)})
+	return past.Keep(tx, past.Snapshot{
+		Generation: last.Generation,
+		Offset:     last.Offset,
+		Received:   last.Received.Micros(),
+		Listening:  int64(last.Listening),
+	})
 }
 
 func dayOf(at model.Nanos) int64 { return int64(at) / int64(snapshotEvery) }
@@ -589,7 +639,9 @@ var snapshotEvery = faults.Wait("rules.snapshot", 24*time.Hour)
 func (p *ruleProjection) Release(_ context.Context, write WriteFunc) error {
 	frozen, stale := p.frozen, p.stale
 	p.frozen, p.begun, p.stale, p.newest = nil, false, true, p.at
+	// Remove what each page replaced.
 	err := inPageSlices(write, frozen, func(tx store.Tx, page *rules.Page) error { return store.DropRulePages(tx, p.gen, page.ID) })
+	// A sweep finds the rest, after a process that ended in between.
 	if err == nil && stale {
 		err = sweepPages(write, p.gen, store.SweepRulePages)
 	}
@@ -617,6 +669,7 @@ const sliceBytes = 256 << 10
 // inPageSlices does something with each page, in transactions that hold the writer for a few milliseconds.
 func inPageSlices(write WriteFunc, pages []rules.Page, do func(store.Tx, *rules.Page) error) error {
 	for from := 0; from < len(pages); {
+		// Take pages up to the bound, one at the least.
 		to, size := from, 0
 		for to < len(pages) && to < from+sliceRows && (to == from || size+len(pages[to].Data) <= sliceBytes) {
 			size += len(pages[to].Data)
@@ -653,6 +706,7 @@ func (p *ruleProjection) health(ctx context.Context, st store.Store, tenant, pro
 	if !ok {
 		return nil, nil
 	}
+	// Do not hold the engine while the store is read.
 	p.mu.Lock()
 	health := p.engine.Health(rules.ProfileKey{Tenant: tenantID, Profile: id})
 	held, _ := p.engine.Held(tenantID)
@@ -784,10 +838,12 @@ func (a *acts) last() (at model.Offset) {
 
 // write runs inside the transaction, again when an attempt before it failed.
 func (a *acts) write(tx store.Tx) error {
+	// An attempt before this one may have set them.
 	a.moves, a.ordered = nil, false
 	if a.empty() {
 		return nil
 	}
+	// A replay comes here again: what was done up to this offset stays done.
 	known, err := alarms.Acted(tx)
 	if err != nil || a.last() <= known {
 		return err
@@ -803,6 +859,7 @@ func (a *acts) write(tx store.Tx) error {
 		}
 	}
 	faults.Point("apply.fold")
+	// Alarms see only contributions that are new.
 	fresh := a.contributions
 	for len(fresh) > 0 && fresh[0].Edge.Offset <= known {
 		fresh = fresh[1:]
@@ -811,13 +868,14 @@ func (a *acts) write(tx store.Tx) error {
 		a.moves, err = a.alarms.Fold(tx, fresh)
 	}
 	if err == nil {
+		// Noted in the same transaction, so that each action is done once.
 		err = alarms.SetActed(tx, a.last())
 	}
 	return err
 }
 
-// begins says where the edges of what comes next go.
-func (p *ruleProjection) begins(out *Effects) {
+// setEffects says where the edges of what comes next go.
+func (p *ruleProjection) setEffects(out *Effects) {
 	p.out, out.acts.alarms = out, p.alarms
 }
 

@@ -56,6 +56,7 @@ func (p *seenProjection) Load(tx store.Tx, at Checkpoint) error {
 // Record implements Projection. A message with an altId is remembered when it is stored, so that a retry of what proved
 // unfit is judged again.
 func (p *seenProjection) Record(_ context.Context, e *Event, _ *Effects) error {
+	// Names of a deleted tenant must not stay on disk.
 	if e.Change.EndsTenant() {
 		p.evictTenant(e.Change.Key)
 	}
@@ -72,6 +73,7 @@ func (p *seenProjection) Record(_ context.Context, e *Event, _ *Effects) error {
 			p.metrics.relayedAgain.Inc()
 		}
 	}
+	// A repeat is known already.
 	if !e.repeat {
 		p.addRepeat(r)
 		p.addRelayed(r)
@@ -114,6 +116,7 @@ func (p *seenProjection) Publish(tx store.Tx) error {
 	if err := store.DropSeenPages(tx, seenAltIDs, p.frozen.dropBefore); err != nil {
 		return err
 	}
+	// Numbers of edges and, when renewed, repeats replace all pages before them.
 	if p.frozen.relays != nil {
 		if err := store.ReplaceSeenPages(tx, p.gen, seenRelays); err != nil {
 			return err
@@ -166,7 +169,14 @@ type repeats struct {
 }
 
 func newSeen(window time.Duration, maxBytes, maxRepeats int64) *seen {
-	return &seen{window: window, maxBytes: maxBytes, maxRepeats: cmp.Or(maxRepeats, repeatsBytes), altIDs: map[[16]byte]struct{}{}, clients: map[string]*repeats{}, relays: newRelays()}
+	return &seen{
+		window:     window,
+		maxBytes:   maxBytes,
+		maxRepeats: cmp.Or(maxRepeats, repeatsBytes),
+		altIDs:     map[[16]byte]struct{}{},
+		clients:    map[string]*repeats{},
+		relays:     newRelays(),
+	}
 }
 
 // repeatHash identifies a message among those of its client: the packet identifier in the upper 16 bits, below it a part of the hash
@@ -193,6 +203,7 @@ func (s *seen) isRepeat(r *model.Record) bool {
 	if c == nil {
 		return false
 	}
+	// Search from the newest: an older one with the same packet id was acknowledged.
 	h := repeatHash(r)
 	for i := range len(c.ring) {
 		if one := c.ring[(c.next+2*len(c.ring)-1-i)%len(c.ring)]; one>>48 == h>>48 {
@@ -210,11 +221,13 @@ func (s *seen) addRepeat(r *model.Record) {
 	c := s.client(r.ClientID)
 	c.at = max(c.at, r.Received.Wall)
 	s.push(c, repeatHash(r))
+	// By now the client cannot resend anything from before the change of format.
 	if c.legacy != nil && len(c.ring) >= legacyFor {
 		s.clientBytes -= 8 * int64(cap(c.legacy))
 		c.legacy = nil
 	}
 	c.added = min(c.added+1, repeatsPerClient)
+	// Forget whole clients, those first that were silent longest.
 	for s.clientBytes > s.maxRepeats && s.oldest != c {
 		s.evict(s.oldest)
 		s.evicted++
@@ -243,6 +256,7 @@ func (s *seen) client(id string) *repeats {
 	} else {
 		s.unlink(c)
 	}
+	// Put it at the newest end of the list.
 	if c.prev = s.newest; c.prev != nil {
 		c.prev.more = c
 	} else {
@@ -341,6 +355,7 @@ func (s *seen) freeze(now model.Nanos) frozenSeen {
 		f.altIDs, s.open = s.open, altIDPage{}
 		s.pages = append(s.pages, altIDPage{hashes: f.altIDs.hashes, last: f.altIDs.last})
 	}
+	// Whole pages leave memory: when their newest entry is too old, or memory is short.
 	oldest := now - model.Nanos(s.window)
 	for len(s.pages) > 0 && (s.pages[0].last < oldest || int64(len(s.altIDs))*altIDCost > s.maxBytes) {
 		for _, h := range s.pages[0].hashes {
@@ -350,6 +365,7 @@ func (s *seen) freeze(now model.Nanos) frozenSeen {
 		s.pages = s.pages[1:]
 	}
 	f.dropBefore = oldest.Micros()
+	// Write only what each client has added since.
 	rings := s.pack(repeatVersion, now, func(c *repeats) []uint64 { return c.last(min(c.added, len(c.ring))) })
 	if n := pageBytes(rings); s.renew || s.written+n > 2*s.clientBytes+repeatsPage || s.written > repeatsPage && 2*n > s.clientBytes {
 		// Most of what is in the store was overtaken, or nearly all is to be written anyhow: all rings are written again, and
@@ -359,6 +375,7 @@ func (s *seen) freeze(now model.Nanos) frozenSeen {
 		f.renew, s.renew, s.written = true, false, 0
 	}
 	s.written += pageBytes(rings)
+	// Count again from this checkpoint.
 	for c := s.oldest; c != nil; c = c.more {
 		c.added = 0
 	}
@@ -413,7 +430,9 @@ func (s *seen) pack(version byte, now model.Nanos, entries func(*repeats) []uint
 // load takes in a page of an earlier checkpoint; pages come oldest first.
 func (s *seen) load(p store.SeenPage) error {
 	r := wire.NewReader(p.Body)
-	version, known, load := r.Byte(), byte(seenVersion), s.loadRepeats
+	version := r.Byte()
+	known := byte(seenVersion)
+	load := s.loadRepeats
 	switch p.Kind {
 	case seenAltIDs:
 		known, load = altIDVersion, s.loadAltIDs

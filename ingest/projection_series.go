@@ -29,6 +29,7 @@ func (s *seriesProjection) admits(ctx context.Context, tenant, device int64, m *
 	if len(m.Measurements) == 0 {
 		return true, nil
 	}
+	// The common case needs no closure: memory knows the series of the device.
 	if fits, err := s.series.Admit(ctx, tenant, device, m.Measurements); err == nil {
 		return fits, nil
 	}
@@ -52,6 +53,7 @@ func (s *seriesProjection) Record(ctx context.Context, e *Event, out *Effects) e
 	}
 	switch m.Type {
 	case model.MeasurementEvent:
+		// The memory is used again for each record.
 		s.points = s.points[:0]
 		for i := range m.Measurements {
 			s.points = append(s.points, point(e, i))
@@ -62,8 +64,14 @@ func (s *seriesProjection) Record(ctx context.Context, e *Event, out *Effects) e
 		out.Readings(s.points)
 	case model.LocationEvent:
 		for i := range m.Locations {
-			s.series.PutLocation(&store.LatestLocation{Device: e.DeviceID, TenantID: e.TenantID, DeviceToken: e.Record.Device, Location: m.Locations[i],
-				Occurred: e.Occurred[i], Updated: e.Record.Received.Wall.Micros()}, e.At.Offset)
+			s.series.PutLocation(&store.LatestLocation{
+				Device:      e.DeviceID,
+				TenantID:    e.TenantID,
+				DeviceToken: e.Record.Device,
+				Location:    m.Locations[i],
+				Occurred:    e.Occurred[i],
+				Updated:     e.Record.Received.Wall.Micros(),
+			}, e.At.Offset)
 		}
 	}
 	return nil
@@ -73,9 +81,21 @@ func (s *seriesProjection) Record(ctx context.Context, e *Event, out *Effects) e
 func point(e *Event, i int) series.Point {
 	r := e.Record
 	v := &r.Message.Measurements[i]
-	p := series.Point{TenantID: e.TenantID, Device: e.DeviceID, DeviceToken: r.Device, Metric: v.Metric, Source: r.Source,
-		Occurred: e.Occurred[i], Received: r.Received.Wall.Micros(), Offset: e.At.Offset, Index: uint32(i), Value: v.Value, AltID: r.Message.AltID,
-		Mark: v.Mark, Anchors: e.anchorSet()}
+	p := series.Point{
+		TenantID:    e.TenantID,
+		Device:      e.DeviceID,
+		DeviceToken: r.Device,
+		Metric:      v.Metric,
+		Source:      r.Source,
+		Occurred:    e.Occurred[i],
+		Received:    r.Received.Wall.Micros(),
+		Offset:      e.At.Offset,
+		Index:       uint32(i),
+		Value:       v.Value,
+		AltID:       r.Message.AltID,
+		Mark:        v.Mark,
+		Anchors:     e.anchorSet(),
+	}
 	if e.profile != nil {
 		if d := e.profile.Metrics[v.Metric]; d != nil {
 			p.Unit, p.DataType = d.Unit, d.DataType
@@ -168,21 +188,31 @@ func (p *eventProjection) Record(_ context.Context, e *Event, out *Effects) erro
 
 // answer keeps an answer to a command, and moves the command in the same transaction: once, for a replay finds the event.
 func (p *eventProjection) answer(e *Event, out *Effects) {
-	row, r, at := eventRow(e, 0), e.Record, e.At
+	row := eventRow(e, 0)
+	r := e.Record
+	at := e.At
 	row.Response = *r.Response
 	out.Step(func(tx store.Tx) error {
 		fresh, err := store.InsertResponse(tx, row)
 		if err != nil || !fresh || p.answers == nil {
 			return err
 		}
-		did, err := p.answers.Answer(tx, command.Response{TenantID: row.TenantID, DeviceID: row.Device, Token: row.Response.Command, Nonce: row.Response.Nonce,
-			Success: row.Response.Success, Payload: given(row.Response.Payload), Error: given(row.Response.Error), At: r.Received.Wall})
+		did, err := p.answers.Answer(tx, command.Response{
+			TenantID: row.TenantID,
+			DeviceID: row.Device,
+			Token:    row.Response.Command,
+			Nonce:    row.Response.Nonce,
+			Success:  row.Response.Success,
+			Payload:  textOrNil(row.Response.Payload),
+			Error:    textOrNil(row.Response.Error),
+			At:       r.Received.Wall,
+		})
 		if err != nil {
 			return err
 		}
 		switch did {
 		case command.NoSuch:
-			return p.again(tx, row, r, at)
+			return p.retryAnswer(tx, row, r, at)
 		case command.BadNonce:
 			return p.dead.unanswered(tx, r, at, ReasonUnprocessable, "the dispatchNonce is missing, or is of no dispatch of the command that may still be answered")
 		}
@@ -190,24 +220,46 @@ func (p *eventProjection) answer(e *Event, out *Effects) {
 	})
 }
 
-// again orders that an answer is tried again whose command is not there: it may be that of a commit that a power cut took back, or come later.
-func (p *eventProjection) again(tx store.Tx, row *store.EventRow, r *model.Record, at rules.Position) error {
+// retryAnswer orders that an answer is tried again whose command is not there: it may be that of a commit that a power cut took back, or come later.
+func (p *eventProjection) retryAnswer(tx store.Tx, row *store.EventRow, r *model.Record, at rules.Position) error {
 	key := fmt.Sprintf("%s/%d/%d", outbox.Answer, at.Epoch, at.Offset)
-	body, err := json.Marshal(model.Dispatch{Kind: outbox.Answer, Tenant: r.Account, Device: r.Device, Occurred: row.Occurred.String(), Key: key,
-		Answer: &model.DispatchAnswer{Command: row.Response.Command, Nonce: row.Response.Nonce, Success: row.Response.Success, Payload: row.Response.Payload,
-			Error: row.Response.Error, Source: r.Source, Epoch: at.Epoch, Received: r.Received.Wall}})
+	body, err := json.Marshal(model.Dispatch{
+		Kind:     outbox.Answer,
+		Tenant:   r.Account,
+		Device:   r.Device,
+		Occurred: row.Occurred.String(),
+		Key:      key,
+		Answer: &model.DispatchAnswer{
+			Command:  row.Response.Command,
+			Nonce:    row.Response.Nonce,
+			Success:  row.Response.Success,
+			Payload:  row.Response.Payload,
+			Error:    row.Response.Error,
+			Source:   r.Source,
+			Epoch:    at.Epoch,
+			Received: r.Received.Wall,
+		},
+	})
 	if err != nil {
 		return err
 	}
 	if p.ordered != nil {
 		tx.OnCommit(p.ordered)
 	}
-	return outbox.Add(tx, &model.Order{Edge: model.EdgeID{Offset: at.Offset}, TenantID: row.TenantID, Key: key, Kind: outbox.Answer, DeviceID: row.Device,
-		Occurred: row.Occurred, Received: r.Received.Wall, Body: body})
+	return outbox.Add(tx, &model.Order{
+		Edge:     model.EdgeID{Offset: at.Offset},
+		TenantID: row.TenantID,
+		Key:      key,
+		Kind:     outbox.Answer,
+		DeviceID: row.Device,
+		Occurred: row.Occurred,
+		Received: r.Received.Wall,
+		Body:     body,
+	})
 }
 
-// given is a text that may be absent.
-func given(text string) *string {
+// textOrNil is a text that may be absent.
+func textOrNil(text string) *string {
 	if text == "" {
 		return nil
 	}
@@ -225,8 +277,18 @@ func (e *Event) anchorSet() int64 {
 // eventRow is the row of an entry of a message.
 func eventRow(e *Event, i int) *store.EventRow {
 	r := e.Record
-	row := &store.EventRow{TenantID: e.TenantID, Device: e.DeviceID, DeviceToken: r.Device, Type: model.CommandResponse, Offset: e.At.Offset, Index: uint32(i),
-		Source: r.Source, Anchors: e.anchorSet(), Occurred: e.Occurred[i], Received: r.Received.Wall.Micros()}
+	row := &store.EventRow{
+		TenantID:    e.TenantID,
+		Device:      e.DeviceID,
+		DeviceToken: r.Device,
+		Type:        model.CommandResponse,
+		Offset:      e.At.Offset,
+		Index:       uint32(i),
+		Source:      r.Source,
+		Anchors:     e.anchorSet(),
+		Occurred:    e.Occurred[i],
+		Received:    r.Received.Wall.Micros(),
+	}
 	if r.Message != nil {
 		row.Type, row.AltID = r.Message.Type, r.Message.AltID
 	}

@@ -86,13 +86,15 @@ func (r *Rates) Ended(tenant, transport string, at model.Nanos, o store.Outcome)
 
 // add counts one message. advance says that its time is now, so that the hour ends with it.
 func (r *Rates) add(tenant, transport string, at model.Nanos, i int, advance bool) {
-	slot, key := slotOf(at), rateKey{tenant, transport}
+	slot := slotOf(at)
+	key := rateKey{tenant, transport}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.found != nil && r.lastSlot == slot && r.last == key {
 		r.found[i]++
 		return
 	}
+	// Only receipts move the hour on; outcomes may come late.
 	if advance {
 		r.advance(slot)
 	}
@@ -123,6 +125,7 @@ func (r *Rates) advance(slot int64) {
 	if slot > r.newest-rateSlots && slot <= r.newest {
 		return
 	}
+	// Empty the slots that are used again.
 	from := max(r.newest+1, slot-rateSlots+1)
 	if slot <= r.newest {
 		from = slot - rateSlots + 1

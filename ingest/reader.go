@@ -35,6 +35,7 @@ type logReader struct {
 func openReader(log spool.Log, retry *retrier, checkpoint, upTo model.Offset, gap *LogGap) (*logReader, error) {
 	from := checkpoint + 1
 	first, _ := log.Bounds()
+	// A known gap explains why the log begins further on.
 	if gap != nil && from < first && gap.First <= from && gap.Last+1 >= first {
 		from = first
 	}
@@ -55,6 +56,7 @@ func (r *logReader) next(ctx context.Context, applied model.Offset) (*spool.Batc
 	if err := r.reopen(); err != nil {
 		return nil, nil, err
 	}
+	// Report the known gap when the records before it are applied.
 	if g := r.known; g != nil && applied+1 >= g.First {
 		if r.known = nil; g.Last > applied {
 			r.resume = g.Last + 1
@@ -80,6 +82,7 @@ func (r *logReader) reopen() error {
 	if r.resume == 0 {
 		return nil
 	}
+	// Open the new reader before the old one is closed: on an error next can be called again.
 	in, err := r.log.Reader(r.resume)
 	if err != nil {
 		return err
@@ -91,6 +94,7 @@ func (r *logReader) reopen() error {
 
 // read asks for the next batch again as long as the disk cannot be read.
 func (r *logReader) read(ctx context.Context) (b *spool.Batch, err error) {
+	// The usual case, without a closure.
 	if b, err = r.in.Next(ctx); err == nil || final(ctx, err) {
 		return b, err
 	}
@@ -171,6 +175,7 @@ func (a *ahead) run(upTo model.Offset) {
 
 // decode becomes b with its records decoded, all but those that cannot be or are too many. b itself may be shared.
 func (d *decodedBatch) decode(b *spool.Batch) {
+	// Copy: the batch may be shared with other readers of the log.
 	records := append(d.Records[:0], b.Records...)
 	d.Batch = *b
 	d.Records = records
@@ -205,6 +210,7 @@ func (a *ahead) TryNext() (*spool.Batch, error) {
 
 func (a *ahead) take(b *decodedBatch, more bool, below func() (*spool.Batch, error)) (*spool.Batch, error) {
 	if !more {
+		// The goroutine has ended; from here on the reader beneath is used directly.
 		a.free = nil
 		if err := a.err; err != nil {
 			a.err = nil
@@ -229,6 +235,7 @@ func (a *ahead) Close() {
 	if a.free != nil {
 		close(a.free)
 	}
+	// Let the goroutine end before the reader beneath is closed.
 	for range a.batches {
 		// What was decoded already.
 	}

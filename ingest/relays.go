@@ -86,6 +86,7 @@ func (s *relays) add(key relayKey, number uint64, at model.Nanos) (forgotten int
 	defer s.mu.Unlock()
 	l := s.links[key]
 	if l == nil {
+		// Forget one link rather than refuse a new one.
 		if len(s.links) >= maxRelays {
 			forgotten = s.forget()
 		}
@@ -93,10 +94,12 @@ func (s *relays) add(key relayKey, number uint64, at model.Nanos) (forgotten int
 		s.links[key] = l
 	}
 	l.at = max(l.at, at)
-	limit, before := maxRanges, l.spare()
+	limit := maxRanges
+	before := l.spare()
 	if s.spare >= maxSpare && len(l.ranges) >= fewRanges {
 		limit = len(l.ranges)
 	}
+	// Over the limit the oldest hole closes: numbers in it count as known.
 	l.ranges.Add(number, limit)
 	s.spare += l.spare() - before
 	s.dirty = true
@@ -158,6 +161,7 @@ func (s *relays) freeze(now model.Nanos) []store.SeenPage {
 	for key := range s.links {
 		keys = append(keys, key)
 	}
+	// One order, so that a replay writes the same bytes.
 	slices.SortFunc(keys, compareRelays)
 	b := binary.AppendUvarint([]byte{seenVersion}, uint64(len(keys)))
 	for _, key := range keys {
@@ -184,6 +188,7 @@ func (s *relays) load(p store.SeenPage) error {
 		for range r.Count(2) {
 			first := from + r.Uvarint()
 			last := first + r.Uvarint()
+			// Only ranges in ascending order are what freeze writes.
 			if first < from || last < first || len(l.ranges) > 0 && first <= from || len(l.ranges) >= maxRanges {
 				return fmt.Errorf("the numbers of link %s are not in order", key.link)
 			}

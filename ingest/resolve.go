@@ -24,10 +24,12 @@ type resolver struct {
 
 // message decides the outcome of a message.
 func (s *resolver) message(ctx context.Context, e *Event) error {
+	// Repeats first: they must have no effect whatever else holds.
 	if s.results.seen.isRepeat(e.Record) || s.results.seen.isRelayed(e.Record) {
 		e.Outcome, e.repeat = store.OutcomeDuplicate, true
 		return nil
 	}
+	// Everything below may only improve on this.
 	e.Outcome = store.OutcomeDeadLetter
 	if e.Reason, e.Why = s.check(e); e.Reason != ReasonNone {
 		return nil
@@ -44,8 +46,10 @@ func (s *resolver) message(ctx context.Context, e *Event) error {
 		e.causing = true
 		return nil
 	}
+	// Keep what was sent: a dead letter bears the names that the device sent.
 	sent := e.Record
 	e.rename()
+	// Ask for the series of all readings at once: none is opened for a message that is refused.
 	fits, err := s.results.readings.admits(ctx, e.TenantID, e.DeviceID, e.Record.Message)
 	if err == nil && !fits && e.Record.Partial {
 		fits, err = s.part(ctx, e, sent.Message.Measurements)
@@ -62,7 +66,7 @@ func (s *resolver) message(ctx context.Context, e *Event) error {
 	default:
 		e.Outcome, e.stored = store.OutcomeStored, true
 		if e.outside {
-			e.mark()
+			e.markOutOfRange()
 		}
 		return s.results.metadata.number(ctx, e)
 	}
@@ -75,7 +79,7 @@ func (s *resolver) presence(ctx context.Context, e *Event) (err error) {
 	if what.Device.ID == 0 || e.Record.DeviceID != 0 && e.Record.DeviceID != what.Device.ID {
 		return nil
 	}
-	s.refer(e, what)
+	s.referTo(e, what)
 	e.Transition, err = s.results.presence.transition(ctx, e)
 	return err
 }
@@ -91,20 +95,23 @@ func (s *resolver) firing(e *Event) bool {
 		s.metrics.firings.WithLabelValues("unknown-device").Inc()
 		return false
 	}
-	s.refer(e, what)
+	s.referTo(e, what)
 	s.metrics.firings.WithLabelValues("taken").Inc()
 	return true
 }
 
-// refer notes what the record's names mean.
-func (s *resolver) refer(e *Event, what view.Resolved) {
-	e.TenantID, e.DeviceID, e.DeviceType = what.Tenant.ID, what.Device.ID, what.Device.Type
+// referTo notes what the record's names mean.
+func (s *resolver) referTo(e *Event, what view.Resolved) {
+	e.TenantID = what.Tenant.ID
+	e.DeviceID = what.Device.ID
+	e.DeviceType = what.Device.Type
 	e.ProfileID, e.profile, e.anchors = what.ProfileID, what.Profile, s.results.metadata.stamp(what)
 }
 
 // check determines whether a message can be kept, in the order that reveals least to an unauthenticated sender.
 func (s *resolver) check(e *Event) (Reason, string) {
 	r := e.Record
+	// Nothing about devices is revealed before the credential has counted.
 	what := s.results.metadata.view.Resolve(r.Tenant, r.Device)
 	switch {
 	case what.Tenant == nil:
@@ -118,7 +125,7 @@ func (s *resolver) check(e *Event) (Reason, string) {
 	case r.DeviceID != 0 && r.DeviceID != what.Device.ID:
 		return ReasonBadCredential, "the credential belongs to a removed device of that name"
 	}
-	s.refer(e, what)
+	s.referTo(e, what)
 	if r.Kind == model.KindDeviceReport {
 		return ReasonNone, ""
 	}
@@ -129,7 +136,7 @@ func (s *resolver) check(e *Event) (Reason, string) {
 	if r.Message == nil {
 		return ReasonNone, ""
 	}
-	if why := e.unfit(); why != "" {
+	if why := e.checkValues(); why != "" {
 		return ReasonInvalidValue, why
 	}
 	return ReasonNone, ""
@@ -161,6 +168,7 @@ func (s *resolver) times(e *Event) bool {
 		e.Occurred = s.occurred
 		return ok
 	}
+	// The time of the message itself must be good even where every entry has its own.
 	_, ok := s.at(r, model.EntryTime{})
 	for i := range m.Measurements {
 		ok = s.time(r, m.Measurements[i].Time) && ok
@@ -190,9 +198,11 @@ func (s *resolver) time(r *model.Record, own model.EntryTime) bool {
 // than ours: it is not limited, and what lies too far back is judged by the earlier of the two clocks.
 func (s *resolver) at(r *model.Record, own model.EntryTime) (_ model.Micros, ok bool) {
 	stamp := &r.Received
+	// The time of receipt, unless the sender gives a better one.
 	t, earliest := stamp.Wall, stamp.Wall
 	if stamp.Shown != 0 {
-		t, earliest = stamp.Shown, min(stamp.Shown, stamp.Wall)
+		t = stamp.Shown
+		earliest = min(stamp.Shown, stamp.Wall)
 	}
 	switch {
 	case own.Has:
@@ -214,9 +224,9 @@ func (s *resolver) at(r *model.Record, own model.EntryTime) (_ model.Micros, ok 
 // maxWhole is where whole numbers as 64-bit floats begin to stand for their neighbours, too.
 const maxWhole = 1 << 53
 
-// unfit checks the values of declared metrics against the active profile version; one that is refused refuses the event. It
+// checkValues checks the values of declared metrics against the active profile version; one that is refused refuses the event. It
 // notes whether one is outside its range that is not refused.
-func (e *Event) unfit() string {
+func (e *Event) checkValues() string {
 	if e.profile == nil {
 		return ""
 	}
@@ -227,6 +237,7 @@ func (e *Event) unfit() string {
 		if d == nil {
 			continue
 		}
+		// Note values outside the range that the profile keeps, for the mark.
 		_, outside := d.Outside(v.Value)
 		e.outside = e.outside || outside
 		switch {
@@ -269,9 +280,9 @@ func (e *Event) rename() {
 	}
 }
 
-// mark marks the readings of a stored message that are outside their range, in a copy: the record of the log is shared, and a
+// markOutOfRange marks the readings of a stored message that are outside their range, in a copy: the record of the log is shared, and a
 // dead letter keeps what was sent.
-func (e *Event) mark() {
+func (e *Event) markOutOfRange() {
 	rec, m := *e.Record, *e.Record.Message
 	m.Measurements, rec.Message = slices.Clone(m.Measurements), &m
 	for i := range m.Measurements {
@@ -310,6 +321,7 @@ func (s *resolver) part(ctx context.Context, e *Event, sent []model.Reading) (bo
 	if err != nil || len(fit) == 0 {
 		return false, err
 	}
+	// What does not fit is what fit lacks.
 	rest := fit
 	for i, r := range all { // fit is in the order of all
 		if len(rest) > 0 && rest[0] == r {
@@ -321,6 +333,7 @@ func (s *resolver) part(ctx context.Context, e *Event, sent []model.Reading) (bo
 	rec, m := *e.Record, *e.Record.Message
 	m.Measurements, rec.Message = fit, &m
 	e.Record = &rec
+	// The entries are fewer now: find their times again.
 	s.times(e)
 	return true, nil
 }

@@ -122,6 +122,7 @@ func (t *Tap) Watch(w Watch) (*Watcher, error) {
 			Hint: "end one of them and try again"}
 	}
 	watcher := &Watcher{tap: t, wants: w, wake: make(chan struct{}, 1)}
+	// Copy on change: show reads the list without a lock.
 	all := append(slices.Clone(have), watcher)
 	t.watchers.Store(&all)
 	return watcher, nil
@@ -178,7 +179,14 @@ func (t *Tap) ConnectionRefused(transport, source, tenant, device, why, mistake 
 	if !t.Busy() {
 		return
 	}
-	r := &model.Record{Transport: transport, Source: source, Tenant: tenant, Device: device, Received: model.Stamp{Wall: t.now()}, Verdict: model.VerdictBad}
+	r := &model.Record{
+		Transport: transport,
+		Source:    source,
+		Tenant:    tenant,
+		Device:    device,
+		Received:  model.Stamp{Wall: t.now()},
+		Verdict:   model.VerdictBad,
+	}
 	if known {
 		r.Account = tenant
 	}
@@ -208,8 +216,22 @@ func (w *Watch) takes(e *ending) bool {
 // sighting is what may be shown of an ending.
 func (t *Tap) sighting(e *ending) Sighting {
 	r := e.rec
-	s := Sighting{Received: r.Received.Wall, Ended: max(t.now(), r.Received.Wall), Connection: e.connection, Tenant: r.Account, Named: r.Tenant, Transport: r.Transport,
-		Source: r.Source, Device: r.Device, Outcome: e.outcome, Reason: e.reason, Why: e.why, Bytes: r.Bytes, Offset: e.offset}
+	s := Sighting{
+		Received:   r.Received.Wall,
+		Ended:      max(t.now(), r.Received.Wall),
+		Connection: e.connection,
+		Tenant:     r.Account,
+		Named:      r.Tenant,
+		Transport:  r.Transport,
+		Source:     r.Source,
+		Device:     r.Device,
+		Outcome:    e.outcome,
+		Reason:     e.reason,
+		Why:        e.why,
+		Bytes:      r.Bytes,
+		Offset:     e.offset,
+	}
+	// Nothing of the content is shown of a sender that has not proven itself.
 	if r.Account == "" || r.Verdict != model.VerdictOK {
 		return s
 	}
@@ -290,6 +312,7 @@ func (w *Watcher) offer(t *Tap, e *ending) {
 		t.leftOut.Inc()
 		return
 	}
+	// Built only for a watcher with space.
 	w.queue = append(w.queue, t.sighting(e))
 	w.signal()
 }

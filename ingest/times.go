@@ -40,6 +40,7 @@ type recordTimes struct {
 // clock is set, of a former one until the log has been searched. A metadata change needs none.
 func (t *recordTimes) await(ctx context.Context, b *spool.Batch, applied model.Offset) error {
 	for i := range b.Records {
+		// Peek: decoding every record here would cost a second pass.
 		kind, boot, unset := model.PeekRecord(b.Records[i].Data)
 		if !unset || !timed(kind) || t.timeMap != nil && t.timeMap.Boot == boot {
 			continue
@@ -59,6 +60,7 @@ func timed(k model.RecordKind) bool { return k != model.KindControl && k != mode
 // find returns the time map of a boot. It lies in the log after the records that need it. A boot that ended before it knew
 // the time gets one that says so, in the log too, so that every replay reads the same.
 func (t *recordTimes) find(ctx context.Context, boot uint64, from model.Offset) (*model.TimeMap, error) {
+	// Records of this boot wait for the clock of this process.
 	if c := t.clock; c != nil && c.cfg.Boot == boot {
 		if m := c.mapOfBoot(); m != nil {
 			return m, nil
@@ -68,10 +70,12 @@ func (t *recordTimes) find(ctx context.Context, boot uint64, from model.Offset) 
 		defer t.waiting.Store(nil)
 		return c.timeMap(ctx)
 	}
+	// Records of a former boot: its map lies further on in the log.
 	m, err := t.search(boot, from)
 	if err != nil || m != nil {
 		return m, err
 	}
+	// There is none and never will be. Say so in the log, for every replay.
 	m = &model.TimeMap{Boot: boot, Guessed: true}
 	t.logger.Warn("a former start ended before the clock was set: what came in then counts from the newest stamp before it; event times are kept as sent")
 	return m, appendTimeMap(ctx, t.log, model.Stamp{Boot: boot, Wall: t.newest, Clock: model.ClockUnset}, m)
@@ -114,7 +118,8 @@ func (t *recordTimes) resolve(r *model.Record) *model.Record {
 	s.Counted, s.Clock, s.Wall = s.Wall, model.ClockGuessed, max(s.Wall, t.newest)
 	if m := t.timeMap; !m.Guessed {
 		at := m.At(s.Mono)
-		s.Clock, s.Wall = model.ClockSure, max(at, t.newest)
+		s.Clock = model.ClockSure
+		s.Wall = max(at, t.newest)
 		if s.Wall-at > clockSlack {
 			s.Clock, s.Shown = model.ClockBehind, at
 		}
@@ -287,6 +292,7 @@ func (a *Applier) CaughtUp() bool {
 // progressed notes what follows from how far the applier is: whether the start is caught up with, whether something waits, and when the
 // next timer is due.
 func (a *Applier) progressed() {
+	// Mutations wait for the applier from here on; during the replay they did not.
 	if !a.CaughtUp() && a.Applied() >= a.lastStart {
 		if a.deps.Controller != nil {
 			a.deps.Controller.follow()
@@ -297,6 +303,7 @@ func (a *Applier) progressed() {
 		a.working.Store(0)
 	}
 	due := a.results.due()
+	// The waker sleeps until then; a value in the channel has it look again.
 	if a.due.Store(int64(due)); due != 0 {
 		select {
 		case a.moved <- struct{}{}:
@@ -307,14 +314,20 @@ func (a *Applier) progressed() {
 
 // Waker returns what has a record appended when a timer is due and nothing else arrives.
 func (a *Applier) Waker(l *links.Links, stamp func() model.Stamp) *links.Waker {
-	return &links.Waker{Links: l, Due: a.due.Load, Moved: a.moved, Waiting: func() bool { return a.Waiting() > 0 || a.Stalled() != "" }, Logger: a.deps.Logger,
+	return &links.Waker{
+		Links:   l,
+		Due:     a.due.Load,
+		Moved:   a.moved,
+		Waiting: func() bool { return a.Waiting() > 0 || a.Stalled() != "" },
+		Logger:  a.deps.Logger,
 		Append: func(ctx context.Context) error {
 			synced := make(chan error, 1)
 			if err := appendClock(ctx, a.deps.Log, stamp(), func(_ model.Offset, err error) { synced <- err }); err != nil {
 				return err
 			}
 			return <-synced
-		}}
+		},
+	}
 }
 
 // spanProjection keeps how listening time went: a row where that of the transports goes on otherwise than the rows say, and where that of a
@@ -342,14 +355,32 @@ func (p *spanProjection) record(e *Event, span links.Span, newest model.Nanos, b
 	s := &e.Record.Received
 	var spans []listening.Span
 	if timed(e.Record.Kind) || e.Record.Kind == model.KindControl && s.Clock != model.ClockUnset { // a change has its listening time, too
-		r := listening.Record{Offset: e.At.Offset, Received: s.Wall.Micros(), Boot: s.Boot, Listening: span.At(s.Mono), Open: span.Open, Behind: s.Clock == model.ClockBehind,
-			NewestReceived: newest.Micros(), NewestListening: int64(before)}
+		r := listening.Record{
+			Offset:          e.At.Offset,
+			Received:        s.Wall.Micros(),
+			Boot:            s.Boot,
+			Listening:       span.At(s.Mono),
+			Open:            span.Open,
+			Behind:          s.Clock == model.ClockBehind,
+			NewestReceived:  newest.Micros(),
+			NewestListening: int64(before),
+		}
 		if n, needed := p.course.Next(&r); needed {
 			spans = append(spans, n)
 		}
 	}
+	// A tenant or a link stopped or went on at this record.
 	for _, t := range p.pauses {
-		n := listening.Span{TenantID: t.TenantID, Link: t.Link, Offset: e.At.Offset, Received: s.Wall.Micros(), Boot: s.Boot, Listening: int64(t.From), Slope: 1, Lag: int64(t.Lag)}
+		n := listening.Span{
+			TenantID:  t.TenantID,
+			Link:      t.Link,
+			Offset:    e.At.Offset,
+			Received:  s.Wall.Micros(),
+			Boot:      s.Boot,
+			Listening: int64(t.From),
+			Slope:     1,
+			Lag:       int64(t.Lag),
+		}
 		if t.Still {
 			n.Slope = 0
 		}

@@ -74,6 +74,7 @@ func (u *UnprovenSenders) note(at model.Nanos, transport, tenant, device, reason
 	defer u.mu.Unlock()
 	s := u.all[key]
 	if s == nil {
+		// Bounded: an attacker can name any number of devices.
 		if len(u.all) >= maxUnproven {
 			u.evict()
 		}

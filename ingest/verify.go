@@ -97,7 +97,16 @@ type deadLine struct {
 
 // Verify recounts. An error says that it could not; what it found is in the verdict.
 func (v *Verifier) Verify(ctx context.Context) (*Verdict, error) {
-	r := &recounting{Verifier: v, out: &Verdict{}, counted: map[store.LedgerKey]store.LedgerCount{}, stored: map[line]store.LedgerCount{}, reports: map[line]int64{}, dead: map[deadLine]int64{}, transports: map[string]string{}}
+	r := &recounting{
+		Verifier:   v,
+		out:        &Verdict{},
+		counted:    map[store.LedgerKey]store.LedgerCount{},
+		stored:     map[line]store.LedgerCount{},
+		reports:    map[line]int64{},
+		dead:       map[deadLine]int64{},
+		transports: map[string]string{},
+	}
+	// One snapshot of the store, then the log after it. Nothing has to stop meanwhile.
 	if err := v.Store.Read(ctx, func(tx store.Tx) error { return r.read(ctx, tx) }); err != nil {
 		return nil, err
 	}
@@ -132,9 +141,11 @@ func (r *recounting) read(ctx context.Context, tx store.Tx) (err error) {
 	if r.out.Checkpoint, gen, err = store.CheckpointState(tx); err != nil {
 		return err
 	}
+	// What was counted, up to the checkpoint.
 	if err := store.Ledger(tx, store.LedgerFilter{}, func(k store.LedgerKey, c store.LedgerCount) error { r.count(k, c); return nil }); err != nil {
 		return err
 	}
+	// What is there: rows of events, dead letters, readings.
 	if err := store.TallyRowEvents(tx, r.out.Checkpoint, r.tally); err != nil {
 		return err
 	}
@@ -234,8 +245,10 @@ func (r *recounting) wrong(w Wrong) {
 // readLog counts what the log holds after the checkpoint: what its batches carry from the transports, and each message as
 // waiting.
 func (r *recounting) readLog(ctx context.Context) error {
-	next, epoch := r.out.Checkpoint+1, uint32(0)
+	next := r.out.Checkpoint + 1
+	epoch := uint32(0)
 	err := r.Batches(ctx, next, func(b *spool.Batch) error {
+		// A new epoch may begin at any offset; within one there are no gaps.
 		if b.First > next && (epoch == 0 || b.Epoch == epoch) {
 			r.wrong(Wrong{Kind: WrongLog, Messages: int64(b.First - next),
 				Text: fmt.Sprintf("the records %d to %d are neither in the store nor in the log", next, b.First-1)})
@@ -243,6 +256,7 @@ func (r *recounting) readLog(ctx context.Context) error {
 		next, epoch = max(next, b.Last()+1), b.Epoch
 		return r.batch(b)
 	})
+	// A damaged log is a finding, not a failure of the recount.
 	damage, damaged := errors.AsType[*spool.DamageError](err)
 	if damaged {
 		r.wrong(Wrong{Kind: WrongLog, Text: damage.Error()})
@@ -252,6 +266,7 @@ func (r *recounting) readLog(ctx context.Context) error {
 }
 
 func (r *recounting) batch(b *spool.Batch) error {
+	// The counts of a batch that the checkpoint reaches into are in the store.
 	if b.First > r.out.Checkpoint {
 		meta, err := decodeMeta(b.Meta)
 		if err != nil {
@@ -281,6 +296,7 @@ func (r *recounting) batch(b *spool.Batch) error {
 
 // balance holds the counts against each other.
 func (r *recounting) balance() {
+	// Bring counted and found together by tenant, source and hour.
 	lines := map[line]*LedgerLine{}
 	for k, c := range r.counted {
 		addToLine(lines, k, c)
@@ -295,13 +311,17 @@ func (r *recounting) balance() {
 	for l := range lines {
 		order = append(order, l)
 	}
+	// In one order, so that two recounts list the same.
 	slices.SortFunc(order, func(a, b line) int {
 		return cmp.Or(cmp.Compare(a.hour, b.hour), cmp.Compare(a.tenant, b.tenant), cmp.Compare(a.source, b.source))
 	})
 	r.out.Expired = r.expired(lines)
+	// Sum over all hours, for the case below.
 	net := map[line]store.LedgerCount{}
 	for l, ln := range lines {
-		all, want, have := line{tenant: l.tenant, source: l.source}, r.wanted(l, ln), r.stored[l]
+		all := line{tenant: l.tenant, source: l.source}
+		want := r.wanted(l, ln)
+		have := r.stored[l]
 		n := net[all]
 		n.Add(store.LedgerCount{Messages: want.Messages - have.Messages, Readings: want.Readings - have.Readings})
 		net[all] = n
@@ -325,11 +345,23 @@ func (r *recounting) balance() {
 func (r *recounting) balanceMessages(l line, ln *LedgerLine) {
 	switch n := ln.Missing(); {
 	case n > 0:
-		r.wrong(Wrong{Kind: WrongMessages, Tenant: l.tenant, Transport: r.transportOf(l.source), Hour: l.hour, Messages: n,
-			Text: "received, and have no outcome"})
+		r.wrong(Wrong{
+			Kind:      WrongMessages,
+			Tenant:    l.tenant,
+			Transport: r.transportOf(l.source),
+			Hour:      l.hour,
+			Messages:  n,
+			Text:      "received, and have no outcome",
+		})
 	case n < 0:
-		r.wrong(Wrong{Kind: WrongMessages, Tenant: l.tenant, Transport: r.transportOf(l.source), Hour: l.hour, Messages: n,
-			Text: "have an outcome, and were not received"})
+		r.wrong(Wrong{
+			Kind:      WrongMessages,
+			Tenant:    l.tenant,
+			Transport: r.transportOf(l.source),
+			Hour:      l.hour,
+			Messages:  n,
+			Text:      "have an outcome, and were not received",
+		})
 	}
 }
 
@@ -353,8 +385,16 @@ func (r *recounting) wanted(l line, ln *LedgerLine) store.LedgerCount {
 
 // balanceStored reports whether readings are short.
 func (r *recounting) balanceStored(l line, ln *LedgerLine) bool {
-	want, have := r.wanted(l, ln), r.stored[l]
-	w := Wrong{Kind: WrongStored, Tenant: l.tenant, Transport: r.transportOf(l.source), Hour: l.hour, Messages: want.Messages - have.Messages, Readings: want.Readings - have.Readings}
+	want := r.wanted(l, ln)
+	have := r.stored[l]
+	w := Wrong{
+		Kind:      WrongStored,
+		Tenant:    l.tenant,
+		Transport: r.transportOf(l.source),
+		Hour:      l.hour,
+		Messages:  want.Messages - have.Messages,
+		Readings:  want.Readings - have.Readings,
+	}
 	aged := r.out.Expired > 0 && w.Messages >= 0 && w.Readings > 0 || w.Readings == 0 && w.Messages > 0 && w.Messages <= r.removed // events without readings
 	if w.Messages == 0 && w.Readings == 0 || aged {
 		return false
@@ -390,6 +430,7 @@ func (r *recounting) balanceDead() {
 	slices.SortFunc(order, func(a, b deadLine) int {
 		return cmp.Or(cmp.Compare(a.hour, b.hour), cmp.Compare(a.tenant, b.tenant), cmp.Compare(a.source, b.source), cmp.Compare(a.reason, b.reason))
 	})
+	// As for stored messages: hours of a wrong clock compare only in sum.
 	net := map[deadLine]int64{}
 	for d := range all {
 		net[deadLine{line{tenant: d.tenant, source: d.source}, d.reason}] += want[d] - r.dead[d]
@@ -405,8 +446,14 @@ func (r *recounting) balanceDead() {
 			continue
 		}
 		if n != 0 {
-			r.wrong(Wrong{Kind: WrongDeadLetters, Tenant: d.tenant, Transport: r.transportOf(d.source), Hour: d.hour, Messages: n,
-				Text: fmt.Sprintf("counted as dead letters (%s): %d; there are %d", d.reason, want[d], r.dead[d])})
+			r.wrong(Wrong{
+				Kind:      WrongDeadLetters,
+				Tenant:    d.tenant,
+				Transport: r.transportOf(d.source),
+				Hour:      d.hour,
+				Messages:  n,
+				Text:      fmt.Sprintf("counted as dead letters (%s): %d; there are %d", d.reason, want[d], r.dead[d]),
+			})
 		}
 	}
 }
@@ -422,13 +469,19 @@ func (r *recounting) nameGaps(short map[string]bool) {
 		if g.Last > g.First {
 			row += fmt.Sprintf(" to %d", g.Last)
 		}
-		r.wrong(Wrong{Kind: WrongGone, Tenant: tenant, Row: row, Text: fmt.Sprintf("is not there; it stood between a row of %s and one of %s", r.names[g.Before], r.names[g.Next])})
+		r.wrong(Wrong{
+			Kind:   WrongGone,
+			Tenant: tenant,
+			Row:    row,
+			Text:   fmt.Sprintf("is not there; it stood between a row of %s and one of %s", r.names[g.Before], r.names[g.Next]),
+		})
 	}
 }
 
 // LogBatches calls f for the batches of an open log that are there when it is called, from the one that holds from on. The
 // caller holds off trimming (spool.Log.HoldTrim) since before it learned of from.
 func LogBatches(ctx context.Context, log spool.Log, from model.Offset, f func(*spool.Batch) error) error {
+	// Batches that are appended meanwhile are left out.
 	first, last := log.Bounds()
 	r, err := log.Reader(max(from, first))
 	if err != nil {

@@ -91,6 +91,7 @@ func newAdoptionCache() *adoptionCache {
 // Adopt returns the device that the external id means. made says that it was made now. The error is ErrNotAdopted, with the *model.Error of
 // a limit where one is the reason, or a fault of the store. A tenant gets at most 100 devices a second; more of them wait.
 func (as *Adoptions) Adopt(ctx context.Context, a Adoption) (b model.Binding, made bool, err error) {
+	// Most messages name a device that was found before: ask the store only otherwise.
 	found, known, began := as.known.get(a.key(), a.ByToken || a.TokenFirst)
 	if !known {
 		if found, err = as.find(ctx, a); err != nil {
@@ -101,6 +102,7 @@ func (as *Adoptions) Adopt(ctx context.Context, a Adoption) (b model.Binding, ma
 	if found.binding.DeviceID != 0 {
 		return found.binding, false, nil
 	}
+	// Only now, since a device that exists is returned in any case.
 	if !a.Make {
 		return model.Binding{}, false, ErrNotAdopted
 	}
@@ -129,6 +131,7 @@ func (as *Adoptions) findIn(tx store.Tx, a Adoption, found *adopted) error {
 		}
 		return rows[0], nil
 	}
+	// The order says what a name means that is both a token and an external id.
 	lookups := [...]func() (*Device, error){byExternalID, byToken}
 	if a.TokenFirst {
 		lookups = [...]func() (*Device, error){byToken, byExternalID}
@@ -162,11 +165,13 @@ func (as *Adoptions) ExternalIDOf(ctx context.Context, b model.Binding) (id stri
 // makeDevice makes the device, unless another call has made it meanwhile.
 func (as *Adoptions) makeDevice(ctx context.Context, a Adoption) (b model.Binding, made bool, err error) {
 	w := as.known
+	// One at a time: two messages of a new device must not make two.
 	w.making.Lock()
 	defer w.making.Unlock()
 	if err := w.await(ctx, a.TenantID); err != nil {
 		return model.Binding{}, false, err
 	}
+	// Look again inside of the change: another call may have made it while this one waited.
 	counted := prefixKey{a.TenantID, a.Prefix}
 	found := &adopted{key: a.key()}
 	by := model.Service("auto-registration", a.Tenant, a.TenantID, model.DeviceRead, model.DeviceWrite)
@@ -186,11 +191,13 @@ func (as *Adoptions) makeDevice(ctx context.Context, a Adoption) (b model.Bindin
 		if err != nil {
 			return err
 		}
-		made, found.binding = true, model.Binding{Tenant: a.Tenant, TenantID: a.TenantID, Device: d.Token, DeviceID: d.ID}
+		made = true
+		found.binding = model.Binding{Tenant: a.Tenant, TenantID: a.TenantID, Device: d.Token, DeviceID: d.ID}
 		return nil
 	})
 	switch {
 	case err == nil && made:
+		// Counted only once it is committed.
 		*w.made[counted]++
 		return found.binding, true, nil
 	case err == nil:
@@ -204,6 +211,7 @@ func (as *Adoptions) makeDevice(ctx context.Context, a Adoption) (b model.Bindin
 // admit counts the device against the limits of the tenant.
 func (as *Adoptions) admit(c *store.Change, a Adoption, counted prefixKey) error {
 	if as.known.made[counted] == nil {
+		// Count once per prefix since the start; later devices are added.
 		n, err := as.devices.Table.Count(c, a.TenantID, store.NotBelow("token", a.Prefix+"-"), store.NotAbove("token", a.Prefix+"."))
 		if err != nil {
 			return err
@@ -219,6 +227,7 @@ func (as *Adoptions) admit(c *store.Change, a Adoption, counted prefixKey) error
 // await keeps the pace at which devices of a tenant are made.
 func (w *adoptionCache) await(ctx context.Context, tenant int64) error {
 	now := time.Now()
+	// Forgetting the pace costs at most one device that comes early.
 	if len(w.pace) > maxMakingTenant {
 		clear(w.pace)
 	}
@@ -246,6 +255,7 @@ func (w *adoptionCache) get(key adoptionKey, byToken bool) (*adopted, bool, uint
 		return nil, false, w.changes
 	}
 	found := e.Value.(*adopted)
+	// What was found by a token says nothing to a caller that does not look for tokens, and the other way round.
 	if found.byToken && !byToken || found.binding.DeviceID == 0 && byToken != found.byToken {
 		return nil, false, w.changes
 	}
@@ -257,11 +267,13 @@ func (w *adoptionCache) get(key adoptionKey, byToken bool) (*adopted, bool, uint
 func (w *adoptionCache) put(found *adopted, began uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	// A device has changed since the lookup began: what it found may be untrue.
 	if w.changes != began {
 		return
 	}
 	w.drop(found.key)
 	w.entries[found.key] = w.order.PushFront(found)
+	// The one that was asked for least recently goes.
 	if len(w.entries) > maxAdopted {
 		w.drop(w.order.Back().Value.(*adopted).key)
 	}
@@ -309,6 +321,7 @@ func AdoptedToken(prefix, externalID string) string {
 		return '-'
 	}, externalID)
 	sum := sha256.Sum256([]byte(externalID))
+	// Cut the readable part; the digits keep tokens distinct.
 	slug = slug[:min(len(slug), slugOfToken-len(prefix)-1)]
 	return prefix + "-" + slug + "-" + hex.EncodeToString(sum[:])[:digitsOfToken]
 }

@@ -84,10 +84,14 @@ type Attributes struct {
 func newAttributes(a access, limits func() *DeviceSettings) *Attributes {
 	return &Attributes{
 		access: a,
-		rows: store.NewTable(store.Desc[Attribute]{Kind: "attribute", Name: "attributes", Order: "created_at DESC, id",
+		rows: store.NewTable(store.Desc[Attribute]{
+			Kind:  "attribute",
+			Name:  "attributes",
+			Order: "created_at DESC, id",
 			Label: func(a *Attribute) string {
 				return fmt.Sprintf("%s %s %s %s", a.EntityType, a.entity, a.Scope, a.Key)
-			}}),
+			},
+		}),
 		limits:  limits,
 		sharing: make(chan struct{}, 1),
 	}
@@ -129,6 +133,7 @@ func storable(s string) bool { return utf8.ValidString(s) && !strings.ContainsRu
 
 // put sets the value of a row, or refuses it by its type.
 func (q *AttributeSet) put(a *Attribute) error {
+	// A value of another type leaves nothing of the one before.
 	a.Type, a.Text, a.Number, a.Literal = q.Type, nil, nil, nil
 	if !slices.Contains([]string{ValueString, ValueLong, ValueDouble, ValueBoolean, ValueJSON}, q.Type) {
 		return model.Invalid("valueType", "%.40q is none of STRING, LONG, DOUBLE, BOOLEAN, JSON", q.Type)
@@ -136,6 +141,7 @@ func (q *AttributeSet) put(a *Attribute) error {
 	if q.Value == nil {
 		return nil
 	}
+	// Bound the size before anything is parsed.
 	v := *q.Value
 	switch {
 	case len(v) > maxAttributeValue:
@@ -152,7 +158,8 @@ func (q *AttributeSet) put(a *Attribute) error {
 		if err != nil {
 			return bad("whole number of 64 bits")
 		}
-		a.Number, a.Literal = new(float64(n)), &v
+		a.Number = new(float64(n))
+		a.Literal = &v
 	case ValueDouble:
 		n, err := strconv.ParseFloat(v, 64)
 		if err != nil || math.IsInf(n, 0) || strings.Trim(v, "+-.0123456789eE") != "" {
@@ -190,6 +197,7 @@ func (as *Attributes) Set(ctx context.Context, by *model.Principal, q AttributeS
 		return nil, err
 	}
 	err = as.mutate(ctx, by, func(c *store.Change) error {
+		// The entity is looked up in the change: it may be deleted meanwhile.
 		id, err := q.holder(c, c.By.TenantID)
 		if err != nil {
 			return err
@@ -237,7 +245,7 @@ func (q *AttributeRef) filters(id int64) []store.Filter {
 }
 
 // put writes an attribute of the entity with a row id. It is the one place where attributes get values;
-// takeAttribute is the one where they go.
+// take is the one where they go.
 func (as *Attributes) put(c *store.Change, id int64, q AttributeSet) (*Attribute, error) {
 	a, err := as.rows.First(c, c.By.TenantID, q.filters(id)...)
 	if err != nil {
@@ -334,6 +342,7 @@ func (as *Attributes) List(ctx context.Context, by *model.Principal, page store.
 		filters = append(filters, store.Eq("entity_type", *f.EntityType))
 	}
 	err = store.Read(ctx, as.store, func(tx store.Tx) error {
+		// The token is resolved in the same snapshot as the list.
 		if f.Entity != nil {
 			of := AttributeRef{EntityType: *f.EntityType, Entity: *f.Entity}
 			if entityTypes()[of.EntityType] == "" {
@@ -368,6 +377,7 @@ func (as *Attributes) OnShared(f func(device int64)) {
 // sharedChanged tells the watchers of a device once the change is committed.
 func (as *Attributes) sharedChanged(c *store.Change, device int64) {
 	c.OnCommit(func() {
+		// Call them without the lock: they may be added meanwhile.
 		as.watchers.mu.Lock()
 		all := as.watchers.all
 		as.watchers.mu.Unlock()
@@ -389,6 +399,7 @@ func (as *Attributes) SharedSets(ctx context.Context, devices ...model.Binding) 
 	sets := make([]shared.Set, len(devices))
 	err := as.waiting.Read(ctx, func(tx store.Tx) error {
 		for i, d := range devices {
+			// All in one snapshot, in the order of the callers.
 			rows, err := as.rows.Select(tx, d.TenantID, "key", store.Eq("entity_type", EntityDevice), store.Eq("entity_id", d.DeviceID), store.Eq("scope", ScopeShared))
 			if err != nil {
 				return err

@@ -46,6 +46,7 @@ func newKeyWork() *keyWork {
 
 // prepare keeps the values of keys in the view until done is called.
 func (w *keyWork) prepare(tenant int64, keys []string) (done func()) {
+	// While the count is above zero Empty leaves these keys alone.
 	w.count(tenant, keys, 1)
 	return sync.OnceFunc(func() {
 		w.count(tenant, keys, -1)
@@ -111,6 +112,7 @@ func (ks *AttributeKeys) use(c *store.Change, tenant int64, now map[string]bool)
 	if err != nil {
 		return err
 	}
+	// As many as one change may take out; the rest is left to Empty.
 	left, err := ks.emptySome(c, tenant, keys, now)
 	if err != nil {
 		return err
@@ -118,6 +120,7 @@ func (ks *AttributeKeys) use(c *store.Change, tenant int64, now map[string]bool)
 	if left {
 		c.OnCommit(func() { ks.work.leave(tenant) })
 	}
+	// The rest of the values: prepare has left no more than one change can take.
 	for _, key := range slices.Sorted(maps.Keys(now)) {
 		if _, err := ks.fill(c, tenant, key, keys[key], -1); err != nil {
 			return err
@@ -132,11 +135,13 @@ func (ks *AttributeKeys) fill(c *store.Change, tenant int64, key string, after, 
 	if after == relations.AllDevices || limit == 0 {
 		return 0, nil
 	}
+	// Remember how far it came, so that the next change goes on from there.
 	through := after
 	err = relations.OtherThanNumbers(c, tenant, key, after, limit, func(device int64, value model.AttributeView) error {
 		n, through = n+1, device
 		return entity.SetViews(c, entity.View{Kind: model.ViewAttribute, Key: model.AttributeKey(device, ScopeShared, key), Body: value})
 	})
+	// Fewer than were asked for: there are no more.
 	if n != limit {
 		through = relations.AllDevices
 	}
@@ -148,6 +153,7 @@ func (ks *AttributeKeys) fill(c *store.Change, tenant int64, key string, after, 
 
 // emptySome ends the values of those keys that are not in use, of as many devices as one change may; left says that there are more.
 func (ks *AttributeKeys) emptySome(c *store.Change, tenant int64, keys map[string]int64, used map[string]bool) (left bool, err error) {
+	// From the last device backwards, so that what is left is a prefix.
 	room := ks.perChange
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		if used[key] || ks.work.prepared(tenant, key) {
@@ -184,9 +190,11 @@ func (ks *AttributeKeys) prepare(ctx context.Context, by *model.Principal, names
 	if store.InChange(ctx) || len(names) == 0 {
 		return func() {}, nil
 	}
+	// Keep the values from being taken out between the steps.
 	sorted := slices.Sorted(maps.Keys(names))
 	done = ks.work.prepare(by.TenantID, sorted)
 	for {
+		// Many small changes: one for all values would hold the writer for long.
 		ready, err := ks.ready(ctx, by.TenantID, sorted)
 		if err == nil && !ready {
 			err = ks.writer.Mutate(ctx, by, func(c *store.Change) error { return ks.fillSome(c, by.TenantID, sorted) })
@@ -256,11 +264,13 @@ func (ks *AttributeKeys) Find(ctx context.Context) error {
 // Empty takes values out of the metadata view whose keys no selector in use names any more.
 func (ks *AttributeKeys) Empty(ctx context.Context) error {
 	for {
+		// A tenant at a time, and some values of it in each change.
 		tenant, ok := ks.work.take()
 		if !ok {
 			return nil
 		}
 		for left := true; left; {
+			// Look first: an empty change would be written for nothing.
 			err := store.Read(ctx, ks.store, func(tx store.Tx) (err error) {
 				left, err = ks.anyUnused(tx, tenant)
 				return err
@@ -275,6 +285,7 @@ func (ks *AttributeKeys) Empty(ctx context.Context) error {
 				err = ctx.Err()
 			}
 			if err != nil {
+				// Keep the tenant for the next try.
 				ks.work.leave(tenant)
 				return err
 			}
@@ -315,6 +326,7 @@ func (gs *Groups) usedKeys(tx store.Tx, tenant int64) (map[string]bool, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Only groups of devices have selectors that read these values.
 	versions, keys := u.versions(), map[string]bool{}
 	maps.DeleteFunc(versions, notOfDevices(u.groups))
 	for version := range versions {

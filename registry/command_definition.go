@@ -21,9 +21,14 @@ type CommandDefinition struct {
 
 func (ps *Profiles) describeCommands(b entity.Base) *entity.Kind[CommandDefinition] {
 	return entity.New(b, entity.Desc[CommandDefinition]{
-		Kind: "command definition", Type: "CommandDefinition", Plural: "commandDefinitions", Area: area, Table: "command_definitions",
-		Read: mayRead, Write: mayWrite,
-		Valid: (*CommandDefinition).check,
+		Kind:   "command definition",
+		Type:   "CommandDefinition",
+		Plural: "commandDefinitions",
+		Area:   area,
+		Table:  "command_definitions",
+		Read:   mayRead,
+		Write:  mayWrite,
+		Valid:  (*CommandDefinition).check,
 		Check: func(tx store.Tx, d *CommandDefinition, changed store.Changed) error {
 			if !changed.Has("profile_id") {
 				return nil

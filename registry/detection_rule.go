@@ -27,9 +27,15 @@ type DetectionRule struct {
 
 func (ps *Profiles) describeRules(b entity.Base) *entity.Kind[DetectionRule] {
 	return entity.New(b, entity.Desc[DetectionRule]{
-		Kind: "detection rule", Type: "DetectionRule", Plural: "detectionRules", Area: area, Table: "detection_rules",
-		Read: mayRead, Write: mayWrite,
-		Valid: (*DetectionRule).check, Advise: ps.adviseRule,
+		Kind:   "detection rule",
+		Type:   "DetectionRule",
+		Plural: "detectionRules",
+		Area:   area,
+		Table:  "detection_rules",
+		Read:   mayRead,
+		Write:  mayWrite,
+		Valid:  (*DetectionRule).check,
+		Advise: ps.adviseRule,
 		Check: func(tx store.Tx, d *DetectionRule, changed store.Changed) error {
 			if changed.Has("entity_group_token") || changed.Has("entity_group_version") {
 				if err := ps.checkGroupScope(tx, d); err != nil {

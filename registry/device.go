@@ -46,13 +46,24 @@ type Devices struct {
 // describe makes the kind.
 func (ds *Devices) describe(b entity.Base) {
 	ds.Kind = entity.New(b, entity.Desc[Device]{
-		Kind: "device", Type: "Device", Plural: "devices", Area: area, Table: "devices", Read: mayRead, Write: mayWrite,
+		Kind:   "device",
+		Type:   "Device",
+		Plural: "devices",
+		Area:   area,
+		Table:  "devices",
+		Read:   mayRead,
+		Write:  mayWrite,
 		Filters: []entity.Filter{
 			{Name: "search", Of: func(part any) store.Filter { return store.ContainsAny(part.(string), "token", "name", "external_id") }},
 			{Name: "active", Find: ds.active},
 			{Name: "group", Of: ds.groups.inGroup},
 		},
-		Addressed: EntityDevice, Admit: ds.admit, Stored: store.StoredDevices, Removing: ds.removing, Changed: ds.changed, Views: deviceViews,
+		Addressed: EntityDevice,
+		Admit:     ds.admit,
+		Stored:    store.StoredDevices,
+		Removing:  ds.removing,
+		Changed:   ds.changed,
+		Views:     deviceViews,
 	})
 }
 
@@ -91,6 +102,7 @@ func (ds *Devices) admit(c *store.Change, n int64) error {
 
 // removing removes what is alive of the device, and its relationships. History stays with its row id.
 func (ds *Devices) removing(c *store.Change, d *Device) error {
+	// An edge judges no rules any more once its device is gone.
 	if err := endJudging(c, d.ID); err != nil {
 		return err
 	}
@@ -99,6 +111,7 @@ func (ds *Devices) removing(c *store.Change, d *Device) error {
 			return err
 		}
 	}
+	// One less for the ceiling, in the same change.
 	_, err := store.CountDevices(c, d.TenantID, -1)
 	return err
 }
@@ -108,6 +121,7 @@ func (ds *Devices) changed(c *store.Change, old, d *Device) error {
 	if old != nil && (d == nil || d.TypeID != old.TypeID) {
 		ds.verified.forget(c, old.ID, 0)
 	}
+	// After the commit: caches must not be filled from before it.
 	tenant := c.By.TenantID
 	c.OnCommit(func() { ds.adopted.changed(tenant, old, d) })
 	ds.synced.after(c)
@@ -116,6 +130,7 @@ func (ds *Devices) changed(c *store.Change, old, d *Device) error {
 
 // deviceViews: readings name their device by tokens.
 func deviceViews(c *store.Change, old, d *Device) []entity.View {
+	// Only what resolution reads of a device makes a row of the view.
 	switch {
 	case d == nil:
 		return []entity.View{{Kind: model.ViewDevice, Key: c.By.Tenant + "/" + old.Token}}

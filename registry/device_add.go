@@ -30,6 +30,7 @@ func (ds *Devices) AddOfType(ctx context.Context, by *model.Principal, p, device
 // add makes a device with an access token, and with further credentials that were prepared.
 func (ds *Devices) add(ctx context.Context, by *model.Principal, p, deviceType store.Patch, more ...store.Patch) (d *Device, typeMade bool, secret string, err error) {
 	token, _ := p["token"].(string)
+	// Mint and seal before the change, which holds the only writer.
 	secret, credential, err := ds.credentials.Mint(ctx, by, token, nil)
 	if err != nil {
 		return nil, false, "", err
@@ -44,6 +45,7 @@ func (ds *Devices) add(ctx context.Context, by *model.Principal, p, deviceType s
 		if d, err = ds.Make(c, p); err != nil {
 			return err
 		}
+		// The token and what else was prepared, in the same change: no device is without a credential.
 		for _, one := range append([]store.Patch{credential}, more...) {
 			if _, err = ds.credentials.Make(c, one); err != nil {
 				return err
@@ -63,16 +65,24 @@ const pskBytes = 16
 // AddWithKey is AddDeviceOfType with a pre-shared key of random bits besides, under the identity tenant:device.
 func (ds *Devices) AddWithKey(ctx context.Context, by *model.Principal, p, deviceType store.Patch) (d *Device, typeMade bool, secret, identity string, key []byte, err error) {
 	token, _ := p["token"].(string)
-	identity, key = by.Tenant+":"+token, make([]byte, pskBytes)
+	identity = by.Tenant + ":" + token
+	key = make([]byte, pskBytes)
 	if _, err := io.ReadFull(ds.random, key); err != nil {
 		return nil, false, "", "", nil, fmt.Errorf("minting a pre-shared key: %w", err)
 	}
+	// The credential has a token of its own; its id is the identity of the handshake.
 	name, err := ds.credentials.NewUUID()
 	if err != nil {
 		return nil, false, "", "", nil, err
 	}
-	credential, err := ds.credentials.Prepared(ctx, by, store.Patch{"token": name, "deviceToken": token, "credentialType": PSK, "credentialId": identity,
-		"credentialValue": base64.StdEncoding.EncodeToString(key), "enabled": true})
+	credential, err := ds.credentials.Prepared(ctx, by, store.Patch{
+		"token":           name,
+		"deviceToken":     token,
+		"credentialType":  PSK,
+		"credentialId":    identity,
+		"credentialValue": base64.StdEncoding.EncodeToString(key),
+		"enabled":         true,
+	})
 	if err != nil {
 		return nil, false, "", "", nil, err
 	}
@@ -114,6 +124,7 @@ func (cs *Credentials) IssueToken(ctx context.Context, by *model.Principal, q To
 		if err != nil {
 			return err
 		}
+		// Remove first, so that the ceiling of credentials has room for the new one.
 		if out.Replaced, err = cs.dropTokens(c, d, q); err != nil {
 			return err
 		}
@@ -137,6 +148,7 @@ func (cs *Credentials) dropTokens(c *store.Change, d *Device, q TokenRequest) (r
 		return 0, err
 	}
 	for _, credential := range have {
+		// Only temporary tokens that this API made are tidied up.
 		expired := text(credential.Metadata) == temporary && credential.ExpiresAt != nil && *credential.ExpiresAt <= c.At
 		if credential.Type != AccessToken || !q.Replace && !expired {
 			continue
@@ -163,7 +175,13 @@ func (cs *Credentials) Mint(ctx context.Context, by *model.Principal, device str
 	if err != nil {
 		return "", nil, err
 	}
-	p = store.Patch{"token": token, "deviceToken": device, "credentialType": AccessToken, "credentialId": secret, "enabled": true}
+	p = store.Patch{
+		"token":          token,
+		"deviceToken":    device,
+		"credentialType": AccessToken,
+		"credentialId":   secret,
+		"enabled":        true,
+	}
 	maps.Copy(p, more)
 	p, err = cs.Prepared(ctx, by, p)
 	return secret, p, err

@@ -27,12 +27,14 @@ type Bulk struct {
 
 // CreateBulk makes all devices of b, or none.
 func (ds *Devices) CreateBulk(ctx context.Context, by *model.Principal, b Bulk) ([]*Device, error) {
+	// Expand all templates first: an error in the last one makes nothing.
 	patches, err := b.expand(ds.random)
 	if err != nil {
 		return nil, err
 	}
 	devices := make([]*Device, 0, len(patches))
 	err = ds.mutate(ctx, by, func(c *store.Change) error {
+		// The change may be tried again.
 		devices = devices[:0]
 		if err := ds.admit(c, b.Count); err != nil {
 			return err
@@ -75,6 +77,7 @@ func (b Bulk) expand(random io.Reader) ([]store.Patch, error) {
 	if start < 1 {
 		return nil, model.Invalid("startIndex", "must be at least 1")
 	}
+	// Parse each template once for all devices.
 	templates, err := b.templates()
 	if err != nil {
 		return nil, err
@@ -90,6 +93,7 @@ func (b Bulk) expand(random io.Reader) ([]store.Patch, error) {
 				return nil, fmt.Errorf("random part of %s: %w", field, err)
 			}
 		}
+		// Check here, where the error can name the template.
 		if err := model.CheckToken("tokenTemplate", p["token"].(string)); err != nil {
 			return nil, err
 		}

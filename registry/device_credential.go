@@ -94,17 +94,26 @@ func (v *verified) forget(c *store.Change, device, credential int64) {
 // describe makes the kind. Reading them needs device:write, since the id of an access token is a secret.
 func (cs *Credentials) describe(b entity.Base) {
 	cs.Kind = entity.New(b, entity.Desc[DeviceCredential]{
-		Kind: "device credential", Type: "DeviceCredential", Plural: "deviceCredentials", Site: "credentials", Area: area,
-		Table: "device_credentials", Order: "coalesce(expires_at, 9223372036854775807) DESC, token",
-		Read: mayWrite, Write: mayWrite,
+		Kind:    "device credential",
+		Type:    "DeviceCredential",
+		Plural:  "deviceCredentials",
+		Site:    "credentials",
+		Area:    area,
+		Table:   "device_credentials",
+		Order:   "coalesce(expires_at, 9223372036854775807) DESC, token",
+		Read:    mayWrite,
+		Write:   mayWrite,
 		Filters: []entity.Filter{{Name: "credentialId", Of: func(v any) store.Filter { return store.Eq("id_hash", hashCredentialID(v.(string))) }}},
-		Prepare: cs.prepare, Check: cs.check, Changed: cs.changed,
+		Prepare: cs.prepare,
+		Check:   cs.check,
+		Changed: cs.changed,
 	})
 }
 
 // prepare seals the id and hashes the password of a patch, and clears the password of a credential that
 // becomes of a type without one.
 func (cs *Credentials) prepare(ctx context.Context, by *model.Principal, token string, p store.Patch, create bool) error {
+	// The store gets a hash to look up and a sealed copy to show, never the id itself.
 	if id, ok := p["credentialId"].(string); ok {
 		if err := checkCredentialID(id); err != nil {
 			return err
@@ -116,6 +125,7 @@ func (cs *Credentials) prepare(ctx context.Context, by *model.Principal, token s
 		p["credentialId"] = hashCredentialID(id)
 		p[sealedField] = base64.StdEncoding.EncodeToString(sealed)
 	}
+	// A password must not stay with a type that has none.
 	_, named := p["credentialValue"]
 	if t, ok := p["credentialType"].(string); ok && t != MQTTBasic && !named && !create {
 		p["credentialValue"] = nil
@@ -131,6 +141,7 @@ type PreSharedKey string
 
 // sealKey puts the sealed key of a PSK in its place.
 func (cs *Credentials) sealKey(ctx context.Context, by *model.Principal, token string, p store.Patch) error {
+	// Is the value the key of a PSK? A string is where the type of the credential says so.
 	var text string
 	switch value := p["credentialValue"].(type) {
 	case PreSharedKey:
@@ -144,6 +155,7 @@ func (cs *Credentials) sealKey(ctx context.Context, by *model.Principal, token s
 	default:
 		return nil
 	}
+	// Check what the key is before it is sealed: nobody can look at it later.
 	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
 	if err != nil || len(key) < minKey || len(key) > maxKey {
 		return model.Invalid("credentialValue", "must be a key of %d to %d bytes in base64", minKey, maxKey)
@@ -212,6 +224,7 @@ func (cs *Credentials) findKey(ctx context.Context, identity, credentialType str
 		row, err = store.FindKey(tx, hashCredentialID(identity), credentialType)
 		return err
 	})
+	// Count how lookups end: many misses are a sign of guessing.
 	result := "found"
 	switch {
 	case err != nil:
@@ -273,12 +286,18 @@ func (cs *Credentials) hashValue(ctx context.Context, p store.Patch) error {
 	case len(value) > maxCredentialBytes:
 		return model.Invalid("credentialValue", "is longer than %d bytes", maxCredentialBytes)
 	}
+	// A hash takes longer than the one writer may be held.
 	if store.InChange(ctx) {
 		return errors.New("registry: a password is hashed before the change that it is part of")
 	}
 	hash, err := cs.hasher.Hash(ctx, value)
 	if err != nil {
-		return &model.Error{Code: model.CodeUnavailable, Err: err, Field: "credentialValue", Message: "unavailable: the credentialValue could not be hashed, send it again"}
+		return &model.Error{
+			Code:    model.CodeUnavailable,
+			Err:     err,
+			Field:   "credentialValue",
+			Message: "unavailable: the credentialValue could not be hashed, send it again",
+		}
 	}
 	p["credentialValue"] = hash
 	return nil
@@ -286,6 +305,7 @@ func (cs *Credentials) hashValue(ctx context.Context, p store.Patch) error {
 
 // check holds the fields against each other, with the values that the record will hold.
 func (cs *Credentials) check(tx store.Tx, d *DeviceCredential, changed store.Changed) error {
+	// Value and type must fit, whichever of them changes.
 	if changed.Has("value_hash") && d.ValueHash != nil && d.Type != MQTTBasic && !IsKey(d.Type) {
 		return model.Invalid("credentialValue", "a credential of type %s has none", d.Type)
 	}
@@ -295,11 +315,13 @@ func (cs *Credentials) check(tx store.Tx, d *DeviceCredential, changed store.Cha
 	if !IsKey(d.Type) && strings.HasPrefix(text(d.ValueHash), sealedKey) {
 		return model.Invalid("credentialValue", "is required when the credential is no PSK any more")
 	}
+	// A certificate is known by its hash.
 	if changed.Has("credential_type") || changed.Has("id_hash") {
 		if err := cs.checkCertificateID(d); err != nil {
 			return err
 		}
 	}
+	// The device is full only when one is added to it.
 	if !changed.Has("device_id") {
 		return nil
 	}

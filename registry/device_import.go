@@ -50,15 +50,18 @@ func (ds *Devices) Import(ctx context.Context, by *model.Principal, in Import) (
 	if len(in.Entries) > MaxImport {
 		return nil, nil, model.Errorf(model.CodeLimitExceeded, "one import makes at most %d devices, not %d", MaxImport, len(in.Entries))
 	}
+	// Slow work before the change: secrets and hashes of all entries.
 	im := &importing{ds: ds, Import: in}
 	if err := im.prepare(ctx, by); err != nil {
 		return nil, nil, err
 	}
 	err = ds.mutate(ctx, by, func(c *store.Change) error {
+		// The change may be tried again.
 		im.problems = slices.Clone(im.early)
 		if err := im.make(c); err != nil {
 			return err
 		}
+		// Take everything back, whether something is wrong or this was a trial.
 		if len(im.problems) > 0 || in.DryRun {
 			return errNothingMade
 		}
@@ -67,6 +70,7 @@ func (ds *Devices) Import(ctx context.Context, by *model.Principal, in Import) (
 	if err != nil && !errors.Is(err, errNothingMade) {
 		return nil, nil, err
 	}
+	// In the order of the entries, whatever the order in which it was found.
 	slices.SortStableFunc(im.problems, func(a, b EntryProblem) int {
 		return cmp.Or(a.Entry-b.Entry, strings.Compare(a.Field, b.Field))
 	})
@@ -85,7 +89,8 @@ type importing struct {
 
 // prepare mints tokens, seals ids and hashes passwords: what takes long is done before the transaction.
 func (im *importing) prepare(ctx context.Context, by *model.Principal) error {
-	im.credentials, im.secrets = make([]store.Patch, len(im.Entries)), make([]string, len(im.Entries))
+	im.credentials = make([]store.Patch, len(im.Entries))
+	im.secrets = make([]string, len(im.Entries))
 	for i, e := range im.Entries {
 		device, _ := e.Device["token"].(string)
 		var err error
@@ -94,7 +99,7 @@ func (im *importing) prepare(ctx context.Context, by *model.Principal) error {
 		} else {
 			im.credentials[i], err = im.ds.credentials.prepareGiven(ctx, by, device, e.Credential)
 		}
-		if err != nil && !im.noted(&im.early, i, err) {
+		if err != nil && !im.noteRefusal(&im.early, i, err) {
 			return err
 		}
 	}
@@ -120,16 +125,18 @@ func (im *importing) make(c *store.Change) error {
 	if err := im.ds.admit(c, int64(len(im.Entries))); err != nil {
 		return err
 	}
+	// Compare all entries with each other and with what is there, before the first is made.
 	taken, err := im.collisions(c)
 	if err != nil {
 		return err
 	}
+	// Of an entry with a problem only the device is made, to find what else is wrong.
 	bad := make([]bool, len(im.Entries))
 	for _, p := range im.problems {
 		bad[p.Entry] = true
 	}
 	for i := range im.Entries {
-		if err := im.one(c, i, taken[i], bad[i]); err != nil {
+		if err := im.makeEntry(c, i, taken[i], bad[i]); err != nil {
 			return err
 		}
 	}
@@ -153,13 +160,14 @@ func (ds *Devices) ensureType(c *store.Change, p store.Patch) (made bool, err er
 	return err == nil, err
 }
 
-// one makes an entry. What collides is left out of it and what is refused too, so that everything which is wrong with the
+// makeEntry makes an entry. What collides is left out of it and what is refused too, so that everything which is wrong with the
 // entry is found; an entry of which something was found is taken back with all others.
-func (im *importing) one(c *store.Change, i int, taken []string, bad bool) error {
+func (im *importing) makeEntry(c *store.Change, i int, taken []string, bad bool) error {
 	p := maps.Clone(im.Entries[i].Device)
 	for _, field := range taken {
 		delete(p, field)
 	}
+	// Go on without what is taken, to find what else is wrong.
 	d, err := im.device(c, i, p)
 	if err != nil || d == nil || bad || slices.Contains(taken, "token") || slices.Contains(taken, "credentialId") {
 		return err
@@ -175,9 +183,10 @@ func (im *importing) credential(c *store.Change, i int) error {
 	p := maps.Clone(im.credentials[i])
 	for range len(p) {
 		_, err := im.ds.credentials.Make(c, p)
-		if err == nil || !im.noted(&im.problems, i, err) {
+		if err == nil || !im.noteRefusal(&im.problems, i, err) {
 			return err
 		}
+		// Put something right in the place of what was refused, and look for the next problem.
 		switch refused := im.problems[len(im.problems)-1].Field; refused {
 		case "credentialType":
 			delete(p, "credentialValue")
@@ -194,6 +203,7 @@ func (im *importing) credential(c *store.Change, i int) error {
 // device makes the device of an entry; what is refused of it is noted and left out, field by field.
 func (im *importing) device(c *store.Change, i int, p store.Patch) (*Device, error) {
 	for range len(im.Entries[i].Device) + 1 {
+		// Something stands in for a token that was refused.
 		if p["token"] == nil {
 			var err error
 			if p["token"], err = im.ds.credentials.NewUUID(); err != nil { // a stand-in: this import comes to nothing
@@ -204,9 +214,10 @@ func (im *importing) device(c *store.Change, i int, p store.Patch) (*Device, err
 		if err == nil {
 			return d, nil
 		}
-		if !im.noted(&im.problems, i, err) {
+		if !im.noteRefusal(&im.problems, i, err) {
 			return nil, err
 		}
+		// Leave out the field that was refused, and look for the next problem.
 		refused := im.problems[len(im.problems)-1].Field
 		if _, named := p[refused]; !named {
 			return nil, nil
@@ -223,8 +234,8 @@ func (im *importing) device(c *store.Change, i int, p store.Patch) (*Device, err
 	return nil, nil
 }
 
-// noted notes a refusal of an entry; other errors are not for it.
-func (im *importing) noted(to *[]EntryProblem, i int, err error) bool {
+// noteRefusal notes a refusal of an entry; other errors are not for it.
+func (im *importing) noteRefusal(to *[]EntryProblem, i int, err error) bool {
 	e, ok := errors.AsType[*model.Error](err)
 	if !ok {
 		return false
@@ -242,6 +253,7 @@ func (im *importing) collisions(c *store.Change) ([][]string, error) {
 		taken[entry] = append(taken[entry], field)
 	}
 	for field, of := range map[string]func(int) string{"token": im.text("token"), "externalId": im.text("externalId"), "credentialId": im.credentialKey} {
+		// Two entries with the same value: the second one is refused.
 		first := map[string]int{}
 		var values []string
 		for i := range im.Entries {
@@ -253,6 +265,7 @@ func (im *importing) collisions(c *store.Change) ([][]string, error) {
 				values = append(values, v)
 			}
 		}
+		// One query for each field, not for each entry.
 		have, err := im.have(c, field, values)
 		if err != nil {
 			return nil, err
@@ -273,14 +286,14 @@ func (im *importing) have(c *store.Change, field string, values []string) (map[s
 		ds, err := im.ds.Table.ByToken(c, c.By.TenantID, values)
 		return setOf(ds, func(d *Device) string { return d.Token }), err
 	case "externalId":
-		ds, err := im.ds.Table.By(c, c.By.TenantID, "external_id", anys(values)...)
+		ds, err := im.ds.Table.By(c, c.By.TenantID, "external_id", anySlice(values)...)
 		return setOf(ds, func(d *Device) string { return text(d.ExternalID) }), err
 	}
 	hashes := make([]string, len(values))
 	for i, v := range values {
 		_, hashes[i], _ = strings.Cut(v, " ")
 	}
-	cs, err := im.ds.credentials.Table.By(c, c.By.TenantID, "id_hash", anys(hashes)...)
+	cs, err := im.ds.credentials.Table.By(c, c.By.TenantID, "id_hash", anySlice(hashes)...)
 	return setOf(cs, func(d *DeviceCredential) string { return d.Type + " " + d.IDHash }), err
 }
 
@@ -320,7 +333,7 @@ func setOf[T any](rows []*T, key func(*T) string) map[string]bool {
 	return set
 }
 
-func anys(values []string) []any {
+func anySlice(values []string) []any {
 	out := make([]any, len(values))
 	for i, v := range values {
 		out[i] = v

@@ -187,7 +187,7 @@ func TestAProblemOfAnEntryNamesTheFieldOfItsError(t *testing.T) {
 			t.Parallel()
 			var noted []EntryProblem
 			c.want.Entry, c.want.Other = 3, -1
-			if ok := new(importing).noted(&noted, 3, fmt.Errorf("entry: %w", c.err)); !ok || len(noted) != 1 || noted[0] != c.want {
+			if ok := new(importing).noteRefusal(&noted, 3, fmt.Errorf("entry: %w", c.err)); !ok || len(noted) != 1 || noted[0] != c.want {
 				t.Errorf("got %+v, want %+v", noted, c.want)
 			}
 		})

@@ -60,14 +60,22 @@ func (ps *Profiles) describe(b entity.Base) {
 	ps.commands = ps.describeCommands(b)
 	ps.rules = ps.describeRules(b)
 	ps.Kind = entity.New(b, entity.Desc[DeviceProfile]{
-		Kind: "device profile", Type: "DeviceProfile", Plural: "deviceProfiles", Area: area, Table: "device_profiles",
-		Read: mayRead, Write: mayWrite, Rename: ps.checkRenamable, Versions: ps.versions,
-		Valid: (*DeviceProfile).check,
+		Kind:     "device profile",
+		Type:     "DeviceProfile",
+		Plural:   "deviceProfiles",
+		Area:     area,
+		Table:    "device_profiles",
+		Read:     mayRead,
+		Write:    mayWrite,
+		Rename:   ps.checkRenamable,
+		Versions: ps.versions,
+		Valid:    (*DeviceProfile).check,
 		Ceiling: &entity.Ceiling{
 			Key:  "limits.device_profiles_per_tenant",
 			Rows: func() int64 { return ps.limits().ProfilesPerTenant },
 		},
-		Views: profileViews, Removing: ps.removing,
+		Views:    profileViews,
+		Removing: ps.removing,
 	})
 }
 

@@ -32,7 +32,13 @@ type DeviceType struct {
 
 func deviceTypes(b entity.Base, limits func() *DeviceSettings) *entity.Kind[DeviceType] {
 	return entity.New(b, entity.Desc[DeviceType]{
-		Kind: "device type", Type: "DeviceType", Plural: "deviceTypes", Area: area, Table: "device_types", Read: mayRead, Write: mayWrite,
+		Kind:   "device type",
+		Type:   "DeviceType",
+		Plural: "deviceTypes",
+		Area:   area,
+		Table:  "device_types",
+		Read:   mayRead,
+		Write:  mayWrite,
 		Ceiling: &entity.Ceiling{
 			Key:  "limits.device_types_per_tenant",
 			Rows: func() int64 { return limits().TypesPerTenant },

@@ -48,8 +48,15 @@ type Edges struct {
 // describe makes the kind.
 func (es *Edges) describe(b entity.Base) {
 	es.Kind = entity.New(b, entity.Desc[Edge]{
-		Kind: "edge", Type: "Edge", Plural: "edges", Area: area, Table: "edges_of_sites",
-		Read: mayRead, Write: mayWrite, Check: es.check, Changed: es.changed,
+		Kind:    "edge",
+		Type:    "Edge",
+		Plural:  "edges",
+		Area:    area,
+		Table:   "edges_of_sites",
+		Read:    mayRead,
+		Write:   mayWrite,
+		Check:   es.check,
+		Changed: es.changed,
 	})
 }
 
@@ -148,6 +155,7 @@ func (es *Edges) scopeOf(ctx context.Context, device model.Binding) (edgeScope, 
 	if ok && now.Before(known.until) {
 		return known, nil
 	}
+	// Read without the lock: other connections need it.
 	known = edgeScope{until: now.Add(scopeFor)}
 	if err := store.Read(ctx, es.waiting, func(tx store.Tx) error { return es.readScope(tx, device, &known) }); err != nil {
 		return edgeScope{}, err
@@ -172,6 +180,7 @@ func (es *Edges) readScope(tx store.Tx, device model.Binding, s *edgeScope) erro
 		if !e.Enabled {
 			continue
 		}
+		// Rows add up: one without a group lets the edge speak for all.
 		s.edge = true
 		if e.GroupID == nil {
 			s.all = true
@@ -208,8 +217,17 @@ func (es *Edges) Behind(ctx context.Context, edge model.Binding, device string) 
 	if !s.edge {
 		return model.Binding{}, ErrNoEdge
 	}
-	b, _, err := es.adoptions.Adopt(ctx, Adoption{Tenant: edge.Tenant, TenantID: edge.TenantID, ExternalID: device, TokenFirst: true,
-		Make: s.typ != "", Plain: true, DeviceType: s.typ}) // the events of a device may name it
+	// Find the device first, then ask whether it is in scope.
+	b, _, err := es.adoptions.Adopt(ctx, Adoption{
+		Tenant:     edge.Tenant,
+		TenantID:   edge.TenantID,
+		ExternalID: device,
+		TokenFirst: true, // the events of a device may name it by its token
+		Make:       s.typ != "",
+		Plain:      true,
+		DeviceType: s.typ,
+	})
+	// What an edge learns of a device that is not there depends on whether it may know all.
 	switch {
 	case errors.Is(err, ErrNotAdopted) && !s.all:
 		return model.Binding{}, ErrOutOfScope
@@ -223,7 +241,8 @@ func (es *Edges) Behind(ctx context.Context, edge model.Binding, device string) 
 
 // inScope refuses a device that is a member of none of the groups of an edge.
 func (es *Edges) inScope(ctx context.Context, edge model.Binding, scope edgeScope, b model.Binding) error {
-	s, key := es.scopes, [2]int64{edge.DeviceID, b.DeviceID}
+	s := es.scopes
+	key := [2]int64{edge.DeviceID, b.DeviceID}
 	now := time.Now()
 	s.mu.Lock()
 	until, ok := s.members[key]
@@ -232,6 +251,7 @@ func (es *Edges) inScope(ctx context.Context, edge model.Binding, scope edgeScop
 	if ok && now.Before(until) {
 		return nil
 	}
+	// A member is believed for some seconds, another answer is never remembered.
 	found := false
 	err := store.Read(ctx, es.waiting, func(tx store.Tx) (err error) {
 		found, err = es.isMember(tx, b.TenantID, &scope, b.DeviceID)

@@ -35,6 +35,7 @@ func (es *Edges) CarryKey(ctx context.Context) (*carry.PrivateKey, error) {
 	if es.carry.key != nil {
 		return es.carry.key, nil
 	}
+	// Once it is made the key stays: files that were sealed to it must open.
 	var secret []byte
 	read := func(tx store.Tx) (err error) {
 		secret, _, err = es.vault.Get(tx, carryKeyName)
@@ -98,6 +99,7 @@ func (es *Edges) Of(ctx context.Context, tenant string, tenantID int64, device s
 // messages have a number.
 func (es *Edges) MayCarry(ctx context.Context, edge model.Binding, install, machine string) error {
 	return store.Read(ctx, es.waiting, func(tx store.Tx) error {
+		// Two machines with the same installation give the same number to different messages.
 		all, err := installs.Of(tx, edge.DeviceID)
 		if err != nil {
 			return err
@@ -121,6 +123,7 @@ func (es *Edges) Carried(ctx context.Context, edge model.Binding, install, machi
 		if err != nil {
 			return err
 		}
+		// Find the installation, or note one that has never connected.
 		var mine *installs.Install
 		for _, i := range all {
 			if i.ID == install {
@@ -136,13 +139,15 @@ func (es *Edges) Carried(ctx context.Context, edge model.Binding, install, machi
 				}
 			}
 		}
+		// Add the numbers to those that were carried before.
 		have := map[uint32]ranges.Set{}
 		if err := json.Unmarshal([]byte(mine.Carried), &have); err != nil {
 			return err
 		}
 		for epoch, more := range numbers {
-			have[epoch] = merged(have[epoch], more)
+			have[epoch] = mergeNumbers(have[epoch], more)
 		}
+		// The oldest epochs go.
 		for len(have) > maxCarriedEpochs {
 			oldest := uint32(0)
 			for epoch := range have {
@@ -161,8 +166,8 @@ func (es *Edges) Carried(ctx context.Context, edge model.Binding, install, machi
 // it still has, which is recognised by its numbers.
 const maxCarriedEpochs = 16
 
-// merged are the numbers of two sets. Beyond the bound the lowest ranges are left out: what is said to be above has to be there.
-func merged(a, b ranges.Set) ranges.Set {
+// mergeNumbers are the numbers of two sets. Beyond the bound the lowest ranges are left out: what is said to be above has to be there.
+func mergeNumbers(a, b ranges.Set) ranges.Set {
 	out := ranges.Union(a, b)
 	if over := len(out) - edgewire.MaxRanges; over > 0 {
 		out = out[over:]

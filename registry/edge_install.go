@@ -66,17 +66,26 @@ type EdgeRange struct {
 // Said takes in what an edge says of itself, and returns the answer to a hello. above are the numbers of its epoch that are here, and complete
 // says that they are all. Errors are those of the store.
 func (es *Edges) Said(ctx context.Context, edge model.Binding, h *edgewire.Hello, above ranges.Set, complete bool) (*edgewire.Welcome, error) {
-	w := &edgewire.Welcome{Kind: edgewire.KindWelcome, Nonce: h.Nonce, Partitions: 1, Complete: complete, Ranges: above.Fold(edgewire.MaxRanges)}
+	w := &edgewire.Welcome{
+		Kind:       edgewire.KindWelcome,
+		Nonce:      h.Nonce,
+		Partitions: 1,
+		Complete:   complete,
+		Ranges:     above.Fold(edgewire.MaxRanges),
+	}
 	by := model.Service("edge", edge.Tenant, edge.TenantID, model.DeviceRead, model.DeviceWrite)
 	var noted []string
 	err := es.mutate(ctx, by, func(c *store.Change) error {
+		// The change may be tried again.
 		noted, w.Renew, w.Carried = nil, "", nil
+		// Edges say something often, and the journal is for people.
 		c.Unjournaled()
 		now := c.At
 		all, err := installs.Of(c, edge.DeviceID)
 		if err != nil {
 			return err
 		}
+		// Find the installation among those that have said something before.
 		var mine *installs.Install
 		for _, i := range all {
 			if i.ID == h.Install {
@@ -95,14 +104,16 @@ func (es *Edges) Said(ctx context.Context, edge model.Binding, h *edgewire.Hello
 		}
 		if mine == nil {
 			mine = installOf(edge, h, now)
-			if len(all) > 0 && !copied(all, now) {
+			// A new one in place of another is worth a finding, unless it was asked to begin as another one.
+			if len(all) > 0 && !wasCopiedLately(all, now) {
 				mine.Replaced = now
 				noted = append(noted, EdgeReplaced)
 			}
 			for len(all) >= maxInstalls {
 				last := all[len(all)-1]
 				all = all[:len(all)-1]
-				if err := judges(c, last, nil); err != nil {
+				// One that is forgotten judges nothing any more.
+				if err := setJudgedRules(c, last, nil); err != nil {
 					return err
 				}
 				if err := installs.Remove(c, last.DeviceID, last.ID); err != nil {
@@ -112,6 +123,7 @@ func (es *Edges) Said(ctx context.Context, edge model.Binding, h *edgewire.Hello
 		}
 		mine.Machine, mine.Heard = cmp.Or(mine.Machine, h.Machine), now
 		if h.Kind == edgewire.KindHello && complete {
+			// Numbers that left the edge and are neither here nor on their way.
 			gone, _ := edgewire.Lacking(h, w)
 			gaps := encode(gone)
 			if len(gone) > 0 && gaps != mine.Gaps {
@@ -125,10 +137,11 @@ func (es *Edges) Said(ctx context.Context, edge model.Binding, h *edgewire.Hello
 				return err
 			}
 		}
+		// Keep what it said, for the status.
 		said := saidOf{*h, above.Fold(edgewire.MaxRanges)}
 		said.Nonce = ""
 		if h.Kind == edgewire.KindHello {
-			err = judges(c, mine, h.Runs)
+			err = setJudgedRules(c, mine, h.Runs)
 		} else {
 			said.Runs, err = runsOf(mine) // only a hello waits until it is in force
 		}
@@ -141,6 +154,7 @@ func (es *Edges) Said(ctx context.Context, edge model.Binding, h *edgewire.Hello
 	if err != nil {
 		return nil, err
 	}
+	// Counted only once it is committed.
 	for _, finding := range noted {
 		es.found.WithLabelValues(finding).Inc()
 	}
@@ -150,12 +164,13 @@ func (es *Edges) Said(ctx context.Context, edge model.Binding, h *edgewire.Hello
 	return w, nil
 }
 
-// judges makes known which rules an installation judges itself, from the offset of the change on, where that is not what it said before.
-func judges(c *store.Change, i *installs.Install, runs []edgewire.Runs) error {
+// setJudgedRules makes known which rules an installation judges itself, from the offset of the change on, where that is not what it said before.
+func setJudgedRules(c *store.Change, i *installs.Install, runs []edgewire.Runs) error {
 	before, err := runsOf(i)
 	if err != nil {
 		return err
 	}
+	// A row of the view is made only where something changes.
 	same := func(a, b edgewire.Runs) bool { return a.Profile == b.Profile && a.From == b.From && a.Until == b.Until }
 	if slices.EqualFunc(before, runs, same) {
 		return nil
@@ -183,7 +198,7 @@ func endJudging(c *store.Change, device int64) error {
 	all, err := installs.Of(c, device)
 	for _, i := range all {
 		if err == nil {
-			err = judges(c, i, nil)
+			err = setJudgedRules(c, i, nil)
 		}
 	}
 	return err
@@ -200,8 +215,8 @@ func renews(h *edgewire.Hello, mine *installs.Install, above ranges.Set) string 
 	return ""
 }
 
-// copied reports whether a copy of an installation was noticed lately.
-func copied(all []*installs.Install, now model.Micros) bool {
+// wasCopiedLately reports whether a copy of an installation was noticed lately.
+func wasCopiedLately(all []*installs.Install, now model.Micros) bool {
 	for _, i := range all {
 		if i.Copied != 0 && now.Time().Sub(i.Copied.Time()) < copiedLately {
 			return true
@@ -211,7 +226,17 @@ func copied(all []*installs.Install, now model.Micros) bool {
 }
 
 func installOf(edge model.Binding, h *edgewire.Hello, now model.Micros) *installs.Install {
-	return &installs.Install{DeviceID: edge.DeviceID, TenantID: edge.TenantID, ID: h.Install, Machine: h.Machine, Hello: "{}", Gaps: "null", Carried: "{}", First: now, Heard: now}
+	return &installs.Install{
+		DeviceID: edge.DeviceID,
+		TenantID: edge.TenantID,
+		ID:       h.Install,
+		Machine:  h.Machine,
+		Hello:    "{}",
+		Gaps:     "null",
+		Carried:  "{}",
+		First:    now,
+		Heard:    now,
+	}
 }
 
 func encode(v any) string {
@@ -231,6 +256,7 @@ func (es *Edges) StateOf(ctx context.Context, e *Edge) (*EdgeState, error) {
 	}); err != nil || len(all) == 0 {
 		return nil, err
 	}
+	// The newest that was heard.
 	i := all[0]
 	var h saidOf
 	var gaps ranges.Set
@@ -240,8 +266,23 @@ func (es *Edges) StateOf(ctx context.Context, e *Edge) (*EdgeState, error) {
 	if err := json.Unmarshal([]byte(i.Gaps), &gaps); err != nil {
 		return nil, err
 	}
-	s := &EdgeState{InstallID: i.ID, Epoch: int64(h.Epoch), Version: h.Version, Newest: number(h.Newest), Position: number(h.Position), Waiting: number(h.Waiting), Oldest: h.OldestSeconds,
-		Bytes: float64(h.Bytes), MaxBytes: float64(h.MaxBytes), Clock: h.Time != nil, Gaps: edgeRanges(gaps), Ranges: edgeRanges(h.Above), Findings: []string{}, First: i.First, Heard: i.Heard}
+	s := &EdgeState{
+		InstallID: i.ID,
+		Epoch:     int64(h.Epoch),
+		Version:   h.Version,
+		Newest:    number(h.Newest),
+		Position:  number(h.Position),
+		Waiting:   number(h.Waiting),
+		Oldest:    h.OldestSeconds,
+		Bytes:     float64(h.Bytes),
+		MaxBytes:  float64(h.MaxBytes),
+		Clock:     h.Time != nil,
+		Gaps:      edgeRanges(gaps),
+		Ranges:    edgeRanges(h.Above),
+		Findings:  []string{},
+		First:     i.First,
+		Heard:     i.Heard,
+	}
 	for _, one := range all { // of any of its installations
 		for _, f := range []struct {
 			name string

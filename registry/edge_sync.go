@@ -47,6 +47,7 @@ func (es *Edges) DevicesFor(ctx context.Context, edge model.Binding, after strin
 		return nil, "", ErrNoEdge
 	}
 	err = store.Read(ctx, es.waiting, func(tx store.Tx) error {
+		// The read may be tried again.
 		out, next = nil, ""
 		all, err := installs.Devices(tx, edge.TenantID, after, devicesPerPage)
 		if err != nil {
@@ -54,10 +55,12 @@ func (es *Edges) DevicesFor(ctx context.Context, edge model.Binding, after strin
 		}
 		bytes := 0
 		for i, d := range all {
+			// End the page before it is too large for one document.
 			if bytes > syncedBytes {
 				next = all[i-1].Token
 				return nil
 			}
+			// Devices of others are passed over and nothing of them is sent.
 			in, err := es.isMember(tx, edge.TenantID, &s, d.ID)
 			if err != nil {
 				return err
@@ -71,7 +74,13 @@ func (es *Edges) DevicesFor(ctx context.Context, edge model.Binding, after strin
 				return err
 			}
 			for _, c := range credentials {
-				one.Credentials = append(one.Credentials, edgewire.Credential{ID: c.ID, Type: c.Type, IDHash: c.IDHash, Password: c.Password, Expires: c.Expires})
+				one.Credentials = append(one.Credentials, edgewire.Credential{
+					ID:       c.ID,
+					Type:     c.Type,
+					IDHash:   c.IDHash,
+					Password: c.Password,
+					Expires:  c.Expires,
+				})
 			}
 			bytes += syncedCredential * (1 + len(credentials))
 			out = append(out, one)
@@ -114,6 +123,7 @@ func (es *Edges) ScopeOf(tx store.Tx, edge model.Binding) (*EdgeScope, error) {
 	if !s.edge {
 		return nil, ErrNoEdge
 	}
+	// With the profiles of the same snapshot, so that scope and rules fit.
 	active, err := es.profiles.versions.Effective(tx, edge.TenantID)
 	if err != nil {
 		return nil, err

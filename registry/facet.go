@@ -38,9 +38,15 @@ type FacetKeys struct {
 // describe makes the kind.
 func (fs *FacetKeys) describe(b entity.Base) {
 	fs.Kind = entity.New(b, entity.Desc[FacetKey]{
-		Kind: "facet key", Type: "FacetKey", Plural: "facetKeys", Area: area, Table: "facet_keys",
-		Order: "created_at DESC, member_type, key", Label: func(k *FacetKey) string { return k.MemberType + "/" + k.Key },
-		Read: mayRead, Write: mayWrite,
+		Kind:   "facet key",
+		Type:   "FacetKey",
+		Plural: "facetKeys",
+		Area:   area,
+		Table:  "facet_keys",
+		Order:  "created_at DESC, member_type, key",
+		Label:  func(k *FacetKey) string { return k.MemberType + "/" + k.Key },
+		Read:   mayRead,
+		Write:  mayWrite,
 		Valid: func(k *FacetKey) error {
 			k.Source = FacetAttribute
 			return nil
@@ -57,6 +63,7 @@ func (fs *FacetKeys) Set(ctx context.Context, by *model.Principal, p store.Patch
 	if err := fs.MayWrite(by); err != nil {
 		return nil, err
 	}
+	// Check the fields before the change: a refusal needs no writer.
 	wanted, refused := fs.Table.Check(p, true)
 	if len(refused) > 0 {
 		return nil, refused[0]
@@ -71,6 +78,7 @@ func (fs *FacetKeys) Set(ctx context.Context, by *model.Principal, p store.Patch
 			}
 			return err
 		}
+		// The key itself and its member type never change.
 		key.ValueType, key.Values, key.Label = wanted.ValueType, wanted.Values, wanted.Label
 		return fs.Table.Save(c, key, "value_type", "vocabulary", "label")
 	})

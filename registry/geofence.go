@@ -52,9 +52,18 @@ type Fences struct {
 // describe makes the kind.
 func (fs *Fences) describe(b entity.Base) {
 	fs.Kind = entity.New(b, entity.Desc[GeoFence]{
-		Kind: "geofence", Type: "GeoFence", Plural: "geoFences", Area: area, Table: "geofences",
-		Read: mayRead, Write: entity.Needs(model.DeviceWrite, model.LocationRead), Delete: mayWrite,
-		Prepare: fs.prepare, Valid: (*GeoFence).outline, Alone: (*GeoFence).shape, Changed: fs.changed,
+		Kind:    "geofence",
+		Type:    "GeoFence",
+		Plural:  "geoFences",
+		Area:    area,
+		Table:   "geofences",
+		Read:    mayRead,
+		Write:   entity.Needs(model.DeviceWrite, model.LocationRead),
+		Delete:  mayWrite,
+		Prepare: fs.prepare,
+		Valid:   (*GeoFence).outline,
+		Alone:   (*GeoFence).shape,
+		Changed: fs.changed,
 	})
 }
 
@@ -63,6 +72,7 @@ func (*GeoFence) Kind() string { return geometry.Polygon2D }
 
 // prepare checks the geometry before the transaction, the ceiling of its positions first: the one writer must wait for neither.
 func (fs *Fences) prepare(ctx context.Context, by *model.Principal, token string, p store.Patch, create bool) error {
+	// Bound the request before it is parsed.
 	size := 0
 	for _, v := range p {
 		text, _ := v.(string)
@@ -75,6 +85,7 @@ func (fs *Fences) prepare(ctx context.Context, by *model.Principal, token string
 	if !ok {
 		return nil
 	}
+	// Count the positions first: counting is cheap, checking the shape is not.
 	_, positions, err := geometry.Outline(text)
 	if err != nil {
 		return err
@@ -82,6 +93,7 @@ func (fs *Fences) prepare(ctx context.Context, by *model.Principal, token string
 	if err := fs.admitPositions(ctx, by, token, int64(positions), create); err != nil {
 		return err
 	}
+	// Store the normal form, so that equal shapes are equal texts.
 	polygon, err := geometry.Parse(text)
 	if err != nil {
 		return err
@@ -96,6 +108,7 @@ func (fs *Fences) admitPositions(ctx context.Context, by *model.Principal, token
 	if positions <= ceiling {
 		return nil
 	}
+	// After a ceiling was lowered a fence may still shrink.
 	if !create {
 		rows, err := fs.ByToken(ctx, by, []string{token})
 		if err != nil {
@@ -141,6 +154,7 @@ func (fs *Fences) changed(c *store.Change, old, f *GeoFence) error {
 	default:
 		step = fenceset.Step{Fence: fenceset.Fence{Token: f.Token, Geometry: f.Geometry}, Positions: f.positions}
 	}
+	// The set gets its next version; rules see fence and version in one change.
 	tenant := c.By.TenantID
 	version, before, removed, err := fenceset.Next(c, tenant, step, fs.versions)
 	if err != nil {

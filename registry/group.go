@@ -69,8 +69,12 @@ type Groups struct {
 // describe makes the kind.
 func (gs *Groups) describe(b entity.Base) {
 	gs.versions = &entity.Versions[EntityGroup, GroupSnapshot]{
-		Kind: "entity group version", Table: "entity_group_versions", Owner: "group_id", Max: gs.kept,
-		Keeps: gs.scopedVersions, Pruned: func(n int64) { gs.pruned.Add(float64(n)) },
+		Kind:      "entity group version",
+		Table:     "entity_group_versions",
+		Owner:     "group_id",
+		Max:       gs.kept,
+		Keeps:     gs.scopedVersions,
+		Pruned:    func(n int64) { gs.pruned.Add(float64(n)) },
 		Versioned: (*EntityGroup).checkPublishable,
 		Freeze: func(_ store.Tx, g *EntityGroup) (*GroupSnapshot, error) {
 			return &GroupSnapshot{groupFormat, text(g.Selector), g.MemberType}, nil
@@ -90,14 +94,23 @@ func (gs *Groups) describe(b entity.Base) {
 			}
 			return gs.keys.prepare(ctx, by, keys)
 		},
-		Active: func(g *EntityGroup) **int64 { return &g.ActiveVersion }, ActiveColumn: "active_version",
+		Active:       func(g *EntityGroup) **int64 { return &g.ActiveVersion },
+		ActiveColumn: "active_version",
 		Activate: func(c *store.Change, g *EntityGroup, _ *GroupSnapshot, version int64) error {
 			return gs.useSelectors(c, g.TenantID, func(u *inUse) { u.activate(g, version) })
 		},
 	}
 	gs.Kind = entity.New(b, entity.Desc[EntityGroup]{
-		Kind: "entity group", Type: "EntityGroup", Plural: "entityGroups", Area: area, Table: "entity_groups", Read: mayRead, Write: mayWrite,
-		Valid: gs.check, Versions: gs.versions, Removing: gs.removing,
+		Kind:      "entity group",
+		Type:      "EntityGroup",
+		Plural:    "entityGroups",
+		Area:      area,
+		Table:     "entity_groups",
+		Read:      mayRead,
+		Write:     mayWrite,
+		Valid:     gs.check,
+		Versions:  gs.versions,
+		Removing:  gs.removing,
 		Addressed: EntityGroups,
 		Ceiling: &entity.Ceiling{
 			Key:  "limits.groups_per_tenant",
@@ -143,6 +156,7 @@ func (g *EntityGroup) checkPublishable() error {
 
 // removing refuses to remove a group that rules are scoped to.
 func (gs *Groups) removing(c *store.Change, g *EntityGroup) error {
+	// A rule must not lose its scope.
 	scoped, err := gs.scopedVersions(c, g)
 	if err != nil {
 		return err
@@ -150,6 +164,7 @@ func (gs *Groups) removing(c *store.Change, g *EntityGroup) error {
 	if len(scoped) > 0 {
 		return model.InUse(gs.Name(), g.Token, gs.rules.Name())
 	}
+	// Without an active version nothing of it is in use.
 	if g.ActiveVersion == nil {
 		return nil
 	}
@@ -158,6 +173,7 @@ func (gs *Groups) removing(c *store.Change, g *EntityGroup) error {
 
 // scopedVersions are the versions of a group that the draft of a rule, or a rule of an active profile version, is scoped to.
 func (gs *Groups) scopedVersions(tx store.Tx, g *EntityGroup) (versions []int64, err error) {
+	// Drafts count: they could be published next.
 	drafts, err := gs.rules.Table.Select(tx, g.TenantID, "id", store.Eq("entity_group_token", g.Token))
 	if err != nil {
 		return nil, err
@@ -167,6 +183,7 @@ func (gs *Groups) scopedVersions(tx store.Tx, g *EntityGroup) (versions []int64,
 			versions = append(versions, *rule.GroupVersion)
 		}
 	}
+	// So do published rules, whose drafts may have changed since.
 	active, err := gs.profiles.Effective(tx, g.TenantID)
 	if err != nil {
 		return nil, err
@@ -231,6 +248,7 @@ func (gs *Groups) hint(tx store.Tx, tenant int64, token string, g *EntityGroup) 
 	case g != nil:
 		return ": rules are scoped to dynamic groups", nil
 	}
+	// Look for a similar name.
 	rows, _, err := gs.Table.List(tx, tenant, store.Page{Number: 1, Size: store.MaxPageSize})
 	var names []string
 	for _, row := range rows {
@@ -245,6 +263,7 @@ func (gs *Groups) hint(tx store.Tx, tenant int64, token string, g *EntityGroup) 
 // checkScopes refuses a version of a profile whose rules are scoped to what is no longer there, and one with which the tenant
 // would have too many selectors in use. before is the version that it replaces, nil for none.
 func (ps *Profiles) checkScopes(c *store.Change, p *DeviceProfile, before, s *Snapshot) error {
+	// Versions may have been pruned since the draft was made.
 	for _, rule := range s.Rules {
 		if !rule.Enabled || rule.Group == "" {
 			continue
@@ -253,6 +272,7 @@ func (ps *Profiles) checkScopes(c *store.Change, p *DeviceProfile, before, s *Sn
 			return err
 		}
 	}
+	// Selectors in use change only where a rule has a scope.
 	if !before.scoped() && !s.scoped() {
 		return nil
 	}
@@ -330,6 +350,7 @@ func (gs *Groups) PreviewSelector(ctx context.Context, by *model.Principal, memb
 	if !slices.Contains(selector.MemberTypes(), memberType) {
 		return nil, model.Invalid("memberType", "%.40q is none of %s", memberType, selector.MemberTypes())
 	}
+	// A selector that does not compile is an answer of a preview, not an error.
 	members, err := gs.selected(by.TenantID, memberType, source)
 	if model.CodeOf(err) == model.CodeInvalidInput {
 		return &SelectorPreview{Refused: err}, nil
@@ -343,6 +364,7 @@ func (gs *Groups) PreviewSelector(ctx context.Context, by *model.Principal, memb
 
 func (gs *Groups) memberPage(ctx context.Context, members *relations.Members, page store.Page) (*MemberPage, error) {
 	page = page.Norm()
+	// Counting all members is left to callers that ask for it.
 	p := &MemberPage{Page: page, Total: func(ctx context.Context) (n int64, err error) {
 		err = store.Read(ctx, gs.store, func(tx store.Tx) (err error) {
 			n, err = members.Count(tx)
@@ -410,6 +432,7 @@ func (gs *Groups) Targets(ctx context.Context, by *model.Principal, token string
 		if err != nil {
 			return err
 		}
+		// Group and members in one snapshot.
 		members, resolved, rejected, err := gs.targetsOf(tx, g, token, version)
 		if err != nil || rejected != nil {
 			targets = rejected
@@ -441,6 +464,7 @@ func (gs *Groups) targetsOf(tx store.Tx, g *EntityGroup, token string, version *
 	case version == nil:
 		version = g.ActiveVersion
 	}
+	// The selector of the version, not that of the draft.
 	body, err := gs.versions.Body(tx, g.ID, *version)
 	switch {
 	case err != nil:

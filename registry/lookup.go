@@ -49,6 +49,7 @@ func (r *Registry) ExistingRefs(ctx context.Context, by *model.Principal, refs [
 	if err := r.Devices.MayRead(by); err != nil {
 		return nil, err
 	}
+	// One query for each table.
 	tokens := map[string][]string{} // by table
 	tables := make([]string, len(refs))
 	for i, ref := range refs {
@@ -81,6 +82,7 @@ func (cs *Credentials) Find(ctx context.Context, tenantID int64, credentialType 
 		found, err = store.FindCredentials(tx, tenantID, credentialType, hex.EncodeToString(idHash[:]))
 		return err
 	})
+	// Count how lookups end: many misses are a sign of guessing.
 	result := "found"
 	switch {
 	case err != nil:

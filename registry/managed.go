@@ -25,16 +25,16 @@ type ManagedTokens struct {
 func (r *Registry) Manage(c *store.Change, by string, tokens ManagedTokens) (released int, err error) {
 	for _, mark := range []func() (int, error){
 		func() (int, error) {
-			return manage(c, r.Types, by, tokens.Types, func(t *DeviceType) **string { return &t.ManagedBy })
+			return markManaged(c, r.Types, by, tokens.Types, func(t *DeviceType) **string { return &t.ManagedBy })
 		},
 		func() (int, error) {
-			return manage(c, r.Profiles.Kind, by, tokens.Profiles, func(p *DeviceProfile) **string { return &p.ManagedBy })
+			return markManaged(c, r.Profiles.Kind, by, tokens.Profiles, func(p *DeviceProfile) **string { return &p.ManagedBy })
 		},
 		func() (int, error) {
-			return manage(c, r.Devices.Kind, by, tokens.Devices, func(d *Device) **string { return &d.ManagedBy })
+			return markManaged(c, r.Devices.Kind, by, tokens.Devices, func(d *Device) **string { return &d.ManagedBy })
 		},
 		func() (int, error) {
-			return manage(c, r.GeoFences.Kind, by, tokens.Fences, func(f *GeoFence) **string { return &f.ManagedBy })
+			return markManaged(c, r.GeoFences.Kind, by, tokens.Fences, func(f *GeoFence) **string { return &f.ManagedBy })
 		},
 	} {
 		n, err := mark()
@@ -49,12 +49,13 @@ func (r *Registry) Manage(c *store.Change, by string, tokens ManagedTokens) (rel
 // manageAtOnce is how many rows are looked up by one query.
 const manageAtOnce = 256
 
-func manage[T any](c *store.Change, k *entity.Kind[T], by string, tokens []string, field func(*T) **string) (released int, err error) {
+func markManaged[T any](c *store.Change, k *entity.Kind[T], by string, tokens []string, field func(*T) **string) (released int, err error) {
 	tenant := c.By.TenantID
 	managed, err := k.Table.By(c, tenant, "managed_by", by)
 	if err != nil {
 		return 0, err
 	}
+	// Compare what is managed with what should be.
 	wanted := make(map[string]bool, len(tokens))
 	for _, token := range tokens {
 		wanted[token] = true
@@ -64,6 +65,7 @@ func manage[T any](c *store.Change, k *entity.Kind[T], by string, tokens []strin
 		return k.Table.Save(c, row, "managed_by")
 	}
 	for _, row := range managed {
+		// A row that is released stays: it may have readings.
 		if token := k.Table.Token(row); !wanted[token] {
 			if err := set(row, nil); err != nil {
 				return 0, err
@@ -77,6 +79,7 @@ func manage[T any](c *store.Change, k *entity.Kind[T], by string, tokens []strin
 	for token := range wanted {
 		fresh = append(fresh, token)
 	}
+	// In one order, so that a repeat writes the same.
 	slices.Sort(fresh)
 	for some := range slices.Chunk(fresh, manageAtOnce) {
 		rows, err := k.Table.ByToken(c, tenant, some)
@@ -105,6 +108,7 @@ func (cs *Credentials) Follow(ctx context.Context, tenant string, tenantID int64
 		if err != nil {
 			return err
 		}
+		// By device, and in chunks: a site may have thousands.
 		wanted := make(map[string][]edgewire.Credential, len(all))
 		for _, d := range all {
 			wanted[d.Token] = d.Credentials
@@ -120,6 +124,7 @@ func (cs *Credentials) Follow(ctx context.Context, tenant string, tenantID int64
 			}
 			have := map[int64]map[string]*DeviceCredential{}
 			for _, row := range rows {
+				// Credentials that were made here are the site's own.
 				if !strings.HasPrefix(row.Token, managedCredential) {
 					continue
 				}
@@ -155,6 +160,7 @@ func (cs *Credentials) followDevice(c *store.Change, d *Device, have map[string]
 		if w.Expires > 0 {
 			row.ExpiresAt = new(model.Micros(w.Expires))
 		}
+		// Nothing to do for one that is as it was.
 		old := have[token]
 		if old != nil && old.Type == row.Type && old.IDHash == row.IDHash && text(old.ValueHash) == text(row.ValueHash) && sameMicros(old.ExpiresAt, row.ExpiresAt) {
 			continue
@@ -164,6 +170,7 @@ func (cs *Credentials) followDevice(c *store.Change, d *Device, have map[string]
 				return left, err
 			}
 		}
+		// The id of a credential is unique in the tenant: the site's own wins.
 		taken, err := cs.Table.By(c, d.TenantID, "id_hash", w.IDHash)
 		if err != nil {
 			return left, err
@@ -179,6 +186,7 @@ func (cs *Credentials) followDevice(c *store.Change, d *Device, have map[string]
 			return left, err
 		}
 	}
+	// Those that the Weir above no longer names go.
 	for _, token := range slices.Sorted(maps.Keys(have)) {
 		if named[token] {
 			continue
@@ -196,7 +204,8 @@ func sameMicros(a, b *model.Micros) bool {
 
 // Placed returns the tokens and active versions of the published profiles of a tenant with rules with placement EDGE, by row id.
 func (ps *Profiles) Placed(ctx context.Context, tenantID int64) (tokens map[int64]string, versions map[int64]int64, err error) {
-	tokens, versions = map[int64]string{}, map[int64]int64{}
+	tokens = map[int64]string{}
+	versions = map[int64]int64{}
 	err = store.Read(ctx, ps.store, func(tx store.Tx) error {
 		active, err := ps.versions.Effective(tx, tenantID)
 		if err != nil {

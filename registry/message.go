@@ -32,7 +32,12 @@ func (r *Registry) Report(ctx context.Context, by *model.Principal, device int64
 			}
 		}
 		for _, a := range report.Attributes {
-			q := AttributeSet{AttributeRef: AttributeRef{EntityType: EntityDevice, Entity: d.Token, Scope: ScopeClient, Key: a.Key}, Type: a.Type.String(), Value: new(a.Value)}
+			q := AttributeSet{AttributeRef: AttributeRef{
+				EntityType: EntityDevice,
+				Entity:     d.Token,
+				Scope:      ScopeClient,
+				Key:        a.Key,
+			}, Type: a.Type.String(), Value: new(a.Value)}
 			if a.Type == model.ReportedNull || q.is(have[a.Key]) {
 				continue
 			}
@@ -80,8 +85,14 @@ func (r *Registry) Relate(ctx context.Context, by *model.Principal, device int64
 		if err != nil || have > 0 {
 			return err
 		}
-		_, err = r.Relationships.Create(c.Context(), c.By, store.Patch{"token": token, "sourceType": EntityDevice, "source": d.Token,
-			"targetType": to.TargetType, "target": to.Target, "relationshipType": to.Type})
+		_, err = r.Relationships.Create(c.Context(), c.By, store.Patch{
+			"token":            token,
+			"sourceType":       EntityDevice,
+			"source":           d.Token,
+			"targetType":       to.TargetType,
+			"target":           to.Target,
+			"relationshipType": to.Type,
+		})
 		return err
 	})
 }

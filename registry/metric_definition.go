@@ -36,9 +36,15 @@ type MetricDefinition struct {
 
 func (ps *Profiles) describeMetrics(b entity.Base) *entity.Kind[MetricDefinition] {
 	return entity.New(b, entity.Desc[MetricDefinition]{
-		Kind: "metric definition", Type: "MetricDefinition", Plural: "metricDefinitions", Area: area, Table: "metric_definitions",
-		Read: mayRead, Write: mayWrite,
-		Prepare: refuseOutOfRange, Valid: (*MetricDefinition).check,
+		Kind:    "metric definition",
+		Type:    "MetricDefinition",
+		Plural:  "metricDefinitions",
+		Area:    area,
+		Table:   "metric_definitions",
+		Read:    mayRead,
+		Write:   mayWrite,
+		Prepare: refuseOutOfRange,
+		Valid:   (*MetricDefinition).check,
 		Advise: func(_ context.Context, _ *model.Principal, m *MetricDefinition, p store.Patch) []string {
 			return m.advise(p)
 		},
@@ -74,6 +80,7 @@ func (ps *Profiles) checkNames(tx store.Tx, m *MetricDefinition) error {
 		if other.ID == m.ID {
 			continue
 		}
+		// A name must mean one metric: neither key nor source name may be used twice.
 		if slices.Contains(other.SourceNames, m.MetricKey) {
 			return model.Invalid("metricKey", "%q is a source name of the metric definition %q already: a name belongs to one metric of a profile", m.MetricKey, other.Token)
 		}
@@ -112,6 +119,7 @@ func (m *MetricDefinition) check() error {
 	if m.MinValue != nil && m.MaxValue != nil && *m.MinValue > *m.MaxValue {
 		return model.Invalid("minValue", "%v is above maxValue %v", *m.MinValue, *m.MaxValue)
 	}
+	// Bounds are stored in place of values with CLAMP only.
 	allowed, err := m.allowed()
 	if err != nil || m.OutOfRange != model.OutOfRangeClamp {
 		return err
@@ -178,12 +186,23 @@ func (m *MetricDefinition) frozen() (SnapshotMetric, error) {
 	if err != nil {
 		return SnapshotMetric{}, err
 	}
-	view := model.MetricView{Key: m.MetricKey, DataType: m.DataType, Unit: text(m.Unit), Min: m.MinValue, Max: m.MaxValue, Enum: allowed, SourceNames: m.SourceNames}
+	view := model.MetricView{
+		Key:         m.MetricKey,
+		DataType:    m.DataType,
+		Unit:        text(m.Unit),
+		Min:         m.MinValue,
+		Max:         m.MaxValue,
+		Enum:        allowed,
+		SourceNames: m.SourceNames,
+	}
 	if m.OutOfRange != model.OutOfRangeRefuse { // a version that refuses is as it was before the field existed
 		view.OutOfRange = m.OutOfRange
 	}
 	return SnapshotMetric{
-		MetricView: view,
-		Token:      m.Token, Name: text(m.Name), Description: text(m.Description), Descriptor: text(m.Descriptor),
+		MetricView:  view,
+		Token:       m.Token,
+		Name:        text(m.Name),
+		Description: text(m.Description),
+		Descriptor:  text(m.Descriptor),
 	}, nil
 }

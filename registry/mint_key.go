@@ -28,12 +28,20 @@ func (cs *Credentials) MintKey(ctx context.Context, by *model.Principal, device 
 			return "", "", nil, fmt.Errorf("minting a pre-shared key: %w", err)
 		}
 	}
+	// An identity of its own, so that the keys of before stay good beside it.
 	identity = by.Tenant + ":" + device + ":" + hex.EncodeToString(name[:])
 	if token, err = cs.NewUUID(); err != nil {
 		return "", "", nil, err
 	}
-	p, err := cs.Prepared(ctx, by, store.Patch{"token": token, "deviceToken": device, "credentialType": PSK, "credentialId": identity,
-		"credentialValue": base64.StdEncoding.EncodeToString(key), "enabled": true, "metadata": mintedBy})
+	p, err := cs.Prepared(ctx, by, store.Patch{
+		"token":           token,
+		"deviceToken":     device,
+		"credentialType":  PSK,
+		"credentialId":    identity,
+		"credentialValue": base64.StdEncoding.EncodeToString(key),
+		"enabled":         true,
+		"metadata":        mintedBy,
+	})
 	if err != nil {
 		return "", "", nil, err
 	}
@@ -42,6 +50,7 @@ func (cs *Credentials) MintKey(ctx context.Context, by *model.Principal, device 
 		if err != nil {
 			return err
 		}
+		// Room for one more: the oldest that were never used go.
 		have, err := lwm2mrows.MintedOf(c, d.ID)
 		if err != nil {
 			return err
@@ -68,6 +77,7 @@ func (cs *Credentials) MintKey(ctx context.Context, by *model.Principal, device 
 
 // KeyUsed notes that a device has registered with a credential: the first time, the keys that bootstrap has made for it before are removed.
 func (cs *Credentials) KeyUsed(ctx context.Context, by *model.Principal, device, credential int64) error {
+	// Look first: this is asked at each registration, and changes something once.
 	unused := false
 	if err := store.Read(ctx, cs.waiting, func(tx store.Tx) (err error) {
 		unused, err = lwm2mrows.Unused(tx, credential)
@@ -76,6 +86,7 @@ func (cs *Credentials) KeyUsed(ctx context.Context, by *model.Principal, device,
 		return err
 	}
 	return cs.mutate(ctx, by, func(c *store.Change) error {
+		// The device has this key for good: older ones cannot be needed any more.
 		have, err := lwm2mrows.MintedOf(c, device)
 		if err != nil {
 			return err

@@ -19,10 +19,19 @@ func idKey(id int64) string { return strconv.FormatInt(id, 10) }
 // describeVersions describes what a publish of a profile freezes and what follows from it.
 func (ps *Profiles) describeVersions() *entity.Versions[DeviceProfile, Snapshot] {
 	return &entity.Versions[DeviceProfile, Snapshot]{
-		Kind: "device profile version", Table: "device_profile_versions", Owner: "profile_id", Max: ps.bounds.versions, Pruned: func(n int64) { ps.pruned.Add(float64(n)) },
-		Freeze: ps.freeze, Validate: ps.validateRules, Encode: (*Snapshot).encode, Decode: decodeSnapshot,
-		Active: func(p *DeviceProfile) **int64 { return &p.ActiveVersion }, ActiveColumn: "active_version",
-		Prepare: ps.prepareScopes, Activate: ps.checkTenantRules,
+		Kind:         "device profile version",
+		Table:        "device_profile_versions",
+		Owner:        "profile_id",
+		Max:          ps.bounds.versions,
+		Pruned:       func(n int64) { ps.pruned.Add(float64(n)) },
+		Freeze:       ps.freeze,
+		Validate:     ps.validateRules,
+		Encode:       (*Snapshot).encode,
+		Decode:       decodeSnapshot,
+		Active:       func(p *DeviceProfile) **int64 { return &p.ActiveVersion },
+		ActiveColumn: "active_version",
+		Prepare:      ps.prepareScopes,
+		Activate:     ps.checkTenantRules,
 		Views: func(c *store.Change, p *DeviceProfile, s *Snapshot, version int64) []entity.View {
 			return []entity.View{{Kind: model.ViewProfile, Key: idKey(p.ID), Body: s.view(c.By.Tenant, p.Token, int(version))}}
 		},
@@ -44,9 +53,11 @@ func (ps *Profiles) freeze(tx store.Tx, p *DeviceProfile) (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
+	// In one order, so that the same draft freezes to the same bytes.
 	slices.SortFunc(metrics, func(a, b *MetricDefinition) int { return strings.Compare(a.MetricKey, b.MetricKey) })
 	slices.SortFunc(rules, func(a, b *DetectionRule) int { return strings.Compare(a.Token, b.Token) })
 	slices.SortFunc(commands, func(a, b *CommandDefinition) int { return strings.Compare(a.CommandKey, b.CommandKey) })
+	// The format is the oldest that can hold it: an upgrade leaves nothing unpublished.
 	s := &Snapshot{V: snapshotFormat}
 	for _, m := range metrics {
 		frozen, err := m.frozen()
@@ -79,12 +90,18 @@ func (ps *Profiles) validateRules(ctx context.Context, by *model.Principal, p *D
 	var candidates []Candidate
 	for _, rule := range s.Rules {
 		if rule.Enabled {
-			candidates = append(candidates, Candidate{Token: rule.Token, Definition: rule.Definition, GroupScoped: rule.Group != "", AtSite: rule.Placement == model.PlacementEdge})
+			candidates = append(candidates, Candidate{
+				Token:       rule.Token,
+				Definition:  rule.Definition,
+				GroupScoped: rule.Group != "",
+				AtSite:      rule.Placement == model.PlacementEdge,
+			})
 		}
 	}
 	if len(candidates) == 0 {
 		return nil, nil
 	}
+	// Rules are judged against the names that this version brings.
 	there, err := ps.vocabulary(ctx, by.TenantID, s)
 	if err != nil {
 		return nil, err
@@ -98,10 +115,18 @@ func (ps *Profiles) validateRules(ctx context.Context, by *model.Principal, p *D
 	case len(refused) == 0:
 		return remarks, nil
 	}
-	reasons, all := make([]string, len(refused)), make([]*model.Error, len(refused))
+	// One error for all rules, with each of them as its part.
+	reasons := make([]string, len(refused))
+	all := make([]*model.Error, len(refused))
 	for i, f := range refused {
 		reasons[i] = strconv.Quote(f.Token) + ": " + f.Message
-		all[i] = &model.Error{Code: model.CodeInvalidInput, Kind: ps.rules.Name(), Token: f.Token, Field: "definition", Message: f.Message}
+		all[i] = &model.Error{
+			Code:    model.CodeInvalidInput,
+			Kind:    ps.rules.Name(),
+			Token:   f.Token,
+			Field:   "definition",
+			Message: f.Message,
+		}
 	}
 	e := model.Invalid("detectionRules", "%s", strings.Join(reasons, "; "))
 	e.All = all
@@ -136,6 +161,7 @@ func (ps *Profiles) vocabulary(ctx context.Context, tenant int64, s *Snapshot) (
 
 // prepareScopes brings in the attributes that the groups which rules are scoped to select by.
 func (ps *Profiles) prepareScopes(ctx context.Context, by *model.Principal, p *DeviceProfile, s *Snapshot) (done func(), err error) {
+	// Bring the attributes in before the publish: that change must stay small.
 	keys := map[string]bool{}
 	err = store.Read(ctx, ps.store, func(tx store.Tx) error {
 		for _, rule := range s.Rules {
@@ -168,6 +194,7 @@ func (ps *Profiles) checkTenantRules(c *store.Change, p *DeviceProfile, s *Snaps
 	if err := ps.checkScopes(c, p, active[p.ID], s); err != nil {
 		return err
 	}
+	// Count as if the version were active.
 	before := active[p.ID].enabledRules()
 	active[p.ID] = s
 	var all int64

@@ -40,7 +40,16 @@ type Config struct {
 
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {
-	return Config{CredentialsPerDevice: 64, MetricsPerProfile: 1000, CommandsPerProfile: 500, RulesPerProfile: 500, RulesPerTenant: 500, VersionsPerProfile: 100, ValuesPerChange: 1000, FenceSetVersions: 1000}
+	return Config{
+		CredentialsPerDevice: 64,
+		MetricsPerProfile:    1000,
+		CommandsPerProfile:   500,
+		RulesPerProfile:      500,
+		RulesPerTenant:       500,
+		VersionsPerProfile:   100,
+		ValuesPerChange:      1000,
+		FenceSetVersions:     1000,
+	}
 }
 
 func (c Config) withDefaults() Config {
@@ -179,6 +188,7 @@ var (
 
 // New makes the registry.
 func New(c Config, p Deps) *Registry {
+	// Default the collaborators first: the parts below copy them.
 	if p.Random == nil {
 		p.Random = rand.Reader
 	}
@@ -194,8 +204,10 @@ func New(c Config, p Deps) *Registry {
 		access:  access{store: p.Store, waiting: cmp.Or(p.Devices, p.Store), writer: p.Writer},
 	}
 	r.perTenant.Store(&c.DeviceSettings)
+	// The cache before the metrics, which read its size.
 	adopted := newAdoptionCache()
 	m := newMetrics(p.Registerer, func() float64 { return float64(adopted.len()) })
+	// The parts first, then their kinds: descriptions name functions of the parts.
 	r.makeParts(c, p, m)
 	r.makeDevices(c, p, m, adopted)
 	r.Kinds = entity.NewCatalog(r.describe(p)...)
@@ -308,6 +320,7 @@ func (r *Registry) makeDevices(c Config, p Deps, m *metrics, adopted *adoptionCa
 // scoped to groups, and relationships are between what comes before them.
 func (r *Registry) describe(p Deps) []entity.Entry {
 	b := entity.Base{Store: p.Store, Writer: p.Writer, Managed: p.Managed, Untie: r.untie}
+	// Groups first: devices and rules refer to them.
 	r.Groups.describe(b)
 	r.Profiles.describe(b)
 	r.Types = deviceTypes(b, r.perTenant.Load)
@@ -318,6 +331,7 @@ func (r *Registry) describe(p Deps) []entity.Entry {
 	r.Edges.describe(b)
 	r.FacetKeys.describe(b)
 
+	// Every kind exists now: give each part those of the others that it asks.
 	r.Metrics = r.Profiles.metrics
 	r.Commands = r.Profiles.commands
 	r.Rules = r.Profiles.rules

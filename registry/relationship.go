@@ -77,14 +77,27 @@ type Relations struct {
 // describe makes the kinds.
 func (rs *Relations) describe(b entity.Base) {
 	rs.Types = entity.New(b, entity.Desc[RelationshipType]{
-		Kind: "entity relationship type", Type: "EntityRelationshipType", Plural: "entityRelationshipTypes", Area: area,
-		Table: "entity_relationship_types", Read: mayRead, Write: mayWrite,
-		Check: rs.checkType, Changed: rs.typeChanged,
+		Kind:    "entity relationship type",
+		Type:    "EntityRelationshipType",
+		Plural:  "entityRelationshipTypes",
+		Area:    area,
+		Table:   "entity_relationship_types",
+		Read:    mayRead,
+		Write:   mayWrite,
+		Check:   rs.checkType,
+		Changed: rs.typeChanged,
 	})
 	rs.Kind = entity.New(b, entity.Desc[Relationship]{
-		Kind: "entity relationship", Type: "EntityRelationship", Plural: "entityRelationships", Area: area,
-		Table: "entity_relationships", Read: mayRead, Write: mayWrite,
-		Making: rs.makeBuiltInType, Check: rs.check, Changed: rs.changed,
+		Kind:    "entity relationship",
+		Type:    "EntityRelationship",
+		Plural:  "entityRelationships",
+		Area:    area,
+		Table:   "entity_relationships",
+		Read:    mayRead,
+		Write:   mayWrite,
+		Making:  rs.makeBuiltInType,
+		Check:   rs.check,
+		Changed: rs.changed,
 		Filters: []entity.Filter{{Name: "tracked", Of: func(tracked any) store.Filter {
 			return store.RefersToFlagged("type_id", "entity_relationship_types", "tracked", tracked == true)
 		}}},
@@ -120,12 +133,14 @@ func (rs *Relations) checkType(tx store.Tx, t *RelationshipType, changed store.C
 
 // check finds both ends of a new relationship.
 func (rs *Relations) check(tx store.Tx, rel *Relationship, _ store.Changed) (err error) {
+	// Both ends by row id: tokens may be given to others after a delete.
 	if rel.SourceID, err = entityID(tx, rel.TenantID, "source", rel.SourceType, rel.Source); err != nil {
 		return err
 	}
 	if rel.TargetID, err = entityID(tx, rel.TenantID, "target", rel.TargetType, rel.Target); err != nil {
 		return err
 	}
+	// The type says whether this is a membership, and whether it is tracked.
 	t, err := rs.Types.Table.GetByID(tx, rel.TenantID, rel.TypeID)
 	if err != nil {
 		return err
@@ -176,6 +191,7 @@ func (rs *Relations) checkCount(tx store.Tx, rel *Relationship, t *RelationshipT
 		if err := rs.refuse(tx, rel, rel.SourceID, limits.RelationshipsPerDevice); err != nil || !t.Tracked {
 			return err
 		}
+		// Tracked ones are part of each event, so that they have a lower ceiling.
 		n, err := rs.Table.Count(tx, rel.TenantID, store.Eq("source_type", EntityDevice), store.Eq("source_id", rel.SourceID),
 			store.RefersToFlagged("type_id", "entity_relationship_types", "tracked", true))
 		if err == nil && n >= limits.TrackedPerDevice {
@@ -203,6 +219,7 @@ func (rs *Relations) refuse(tx store.Tx, rel *Relationship, device, maximum int6
 
 // removeAll removes the relationships of an entity that goes, at either end.
 func (rs *Relations) removeAll(c *store.Change, tenant int64, entityType string, id int64, token string) error {
+	// Find out whose anchors and memberships end before the rows are gone.
 	anchored, err := relations.AnchoredTo(c, tenant, entityType, id)
 	if err != nil {
 		return err
@@ -220,14 +237,16 @@ func (rs *Relations) removeAll(c *store.Change, tenant int64, entityType string,
 	if err != nil {
 		return err
 	}
+	// Then remove, and make the rest effective.
 	if _, err := relations.Remove(c, tenant, entityType, id, token); err != nil {
 		return err
 	}
-	return cmp.Or(anchor(c, tenant, anchored...), enlist(c, tenant, members...))
+	return cmp.Or(setAnchors(c, tenant, anchored...), setMemberships(c, tenant, members...))
 }
 
 // changed anchors the device of a tracked relationship that comes or goes, and enlists that of a membership.
 func (rs *Relations) changed(c *store.Change, old, rel *Relationship) error {
+	// One of the two is there: the new one, or the old one where it goes.
 	row := cmp.Or(rel, old)
 	member := row.SourceType == EntityGroups && row.TargetType == EntityDevice
 	if row.SourceType != EntityDevice && !member {
@@ -238,11 +257,11 @@ func (rs *Relations) changed(c *store.Change, old, rel *Relationship) error {
 	case err != nil || t == nil:
 		return err
 	case member && t.Token == relations.MemberRelation:
-		return enlist(c, row.TenantID, row.TargetID)
+		return setMemberships(c, row.TenantID, row.TargetID)
 	case member || !t.Tracked:
 		return nil
 	}
-	return anchor(c, row.TenantID, row.SourceID)
+	return setAnchors(c, row.TenantID, row.SourceID)
 }
 
 // maxAnchored bounds the devices that one change of a relationship type anchors: the others wait for the writer meanwhile.
@@ -253,6 +272,7 @@ func (rs *Relations) typeChanged(c *store.Change, old, t *RelationshipType) erro
 	if old == nil || t == nil || old.Tracked == t.Tracked {
 		return nil
 	}
+	// Every event of these devices changes, so that their number is bounded.
 	devices, err := relations.HavingType(c, t.TenantID, t.ID, maxAnchored+1)
 	if err != nil {
 		return err
@@ -260,11 +280,11 @@ func (rs *Relations) typeChanged(c *store.Change, old, t *RelationshipType) erro
 	if len(devices) > maxAnchored {
 		return model.OverLimit("tracked", "changes what the events of more than %d devices belong to at once: make another relationship type and move the relationships to it", maxAnchored)
 	}
-	return anchor(c, t.TenantID, devices...)
+	return setAnchors(c, t.TenantID, devices...)
 }
 
-// anchor makes the tracked relationships that devices have now effective for their messages.
-func anchor(c *store.Change, tenant int64, devices ...int64) error {
+// setAnchors makes the tracked relationships that devices have now effective for their messages.
+func setAnchors(c *store.Change, tenant int64, devices ...int64) error {
 	anchors, err := relations.Anchors(c, tenant, devices...)
 	if err != nil {
 		return err
@@ -284,6 +304,7 @@ func anchor(c *store.Change, tenant int64, devices ...int64) error {
 // CreateAll makes relationships, all or none.
 func (rs *Relations) CreateAll(ctx context.Context, by *model.Principal, requests []store.Patch) (made []*Relationship, err error) {
 	err = rs.mutate(ctx, by, func(c *store.Change) error {
+		// The change may be tried again.
 		made = made[:0]
 		for _, p := range requests {
 			rel, err := rs.Create(c.Context(), by, p)

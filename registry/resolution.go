@@ -36,9 +36,11 @@ func (as *Attributes) changed(c *store.Change, old, a *Attribute) error {
 	if row.EntityType != EntityDevice || row.Scope == ScopeClient {
 		return nil
 	}
+	// Tell the device that reads it, also where resolution does not.
 	if row.Scope == ScopeShared && (old == nil || a == nil || !reflect.DeepEqual(old.shared(), a.shared())) {
 		as.sharedChanged(c, row.EntityID)
 	}
+	// Other values than numbers are read only where a selector names their key.
 	named := false
 	if row.Scope == ScopeShared && (old != nil && !old.numeric() || a != nil && !a.numeric()) {
 		var err error
@@ -46,6 +48,7 @@ func (as *Attributes) changed(c *store.Change, old, a *Attribute) error {
 			return err
 		}
 	}
+	// Set, replace or end the row of the view, or leave it alone.
 	read := func(a *Attribute) bool { return a != nil && (named || a.numeric()) }
 	v := entity.View{Kind: model.ViewAttribute, Key: model.AttributeKey(row.EntityID, row.Scope, row.Key)}
 	switch {
@@ -120,12 +123,15 @@ func (gs *Groups) useSelectors(c *store.Change, tenant int64, step func(*inUse))
 	if err != nil {
 		return err
 	}
-	before, known := u.versions(), maps.Clone(u.groups)
+	// Take the step in memory, and compare what is in use before and after it.
+	before := u.versions()
+	known := maps.Clone(u.groups)
 	step(u)
 	after := u.versions()
 	if maximum := gs.limits().SelectorsPerTenant; int64(len(after)) > maximum && len(after) > len(before) {
 		return model.OverLimit("limits.selectors_per_tenant", "the tenant would have %d selectors in use, at most %d are allowed", len(after), maximum)
 	}
+	// Also groups that went with the step: their rows have to end.
 	maps.Copy(known, u.groups)
 	maps.DeleteFunc(after, notOfDevices(known))
 	return gs.view(c, tenant, known, before, after)
@@ -151,14 +157,22 @@ func (gs *Groups) view(c *store.Change, tenant int64, groups map[string]*EntityG
 		if err := gs.addKeys(keys, body); err != nil {
 			return err
 		}
+		// Only what changes makes a row.
 		if was, used := before[version]; used && was == active {
 			continue
 		}
-		if err := entity.SetViews(c, entity.View{Kind: model.ViewGroup, Key: g.viewKey(version.version), Body: model.GroupView{V: 1, Tenant: tenant,
-			Token: g.Token, Version: int(version.version), Selector: body.Selector, Active: active}}); err != nil {
+		if err := entity.SetViews(c, entity.View{Kind: model.ViewGroup, Key: g.viewKey(version.version), Body: model.GroupView{
+			V:        1,
+			Tenant:   tenant,
+			Token:    g.Token,
+			Version:  int(version.version),
+			Selector: body.Selector,
+			Active:   active,
+		}}); err != nil {
 			return err
 		}
 	}
+	// Then end those that are not in use any more.
 	for _, version := range slices.SortedFunc(maps.Keys(before), compareVersions) {
 		g := groups[version.group]
 		if _, used := after[version]; used || g == nil || g.MemberType != EntityDevice {
@@ -175,8 +189,8 @@ func (g *EntityGroup) viewKey(version int64) string {
 	return idKey(g.ID) + "/" + strconv.FormatInt(version, 10)
 }
 
-// enlist makes the memberships in static groups that devices have now effective for their messages.
-func enlist(c *store.Change, tenant int64, devices ...int64) error {
+// setMemberships makes the memberships in static groups that devices have now effective for their messages.
+func setMemberships(c *store.Change, tenant int64, devices ...int64) error {
 	for _, id := range devices {
 		groups, err := relations.Memberships(c, tenant, id)
 		if err != nil {

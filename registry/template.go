@@ -31,6 +31,7 @@ func parseTemplate(field, s string, allowRandom bool) (template, error) {
 		if open < 0 {
 			return append(t, templatePart{text: s}), nil
 		}
+		// Every brace belongs to a placeholder.
 		if s[open] == '}' {
 			return nil, model.Invalid(field, "a closing brace without an opening one")
 		}

@@ -105,11 +105,13 @@ type JudgedDevice struct {
 // Judge says of each device of a tenant whether it takes a command with a payload (nil: without one), in the order of the
 // argument. It is the one judgement of all who check a command or make one.
 func (vs *Vocabularies) Judge(tx store.Tx, tenant int64, devices []string, key string, payload *string) ([]JudgedDevice, error) {
+	// One query for all devices, and each version of a profile is read once.
 	found, err := store.JudgedDevices(tx, tenant, devices)
 	if err != nil {
 		return nil, err
 	}
-	byToken, active := make(map[string]*store.JudgedDevice, len(found)), map[int64][]SnapshotCommand{}
+	byToken := make(map[string]*store.JudgedDevice, len(found))
+	active := map[int64][]SnapshotCommand{}
 	for i := range found {
 		d := &found[i]
 		byToken[d.Token] = d
@@ -122,6 +124,7 @@ func (vs *Vocabularies) Judge(tx store.Tx, tenant int64, devices []string, key s
 			}
 		}
 	}
+	// The payload is checked once for each type.
 	refuse := commandCheck(key, payload, active)
 	judged := make([]JudgedDevice, len(devices))
 	for i, token := range devices {
@@ -138,6 +141,7 @@ func (vs *Vocabularies) Judge(tx store.Tx, tenant int64, devices []string, key s
 // commandCheck returns what says why a device of a type (0: there is no such device) does not take a command; "" for one that
 // takes it. Devices of a type get the same answer, so that it is found once.
 func commandCheck(key string, payload *string, active map[int64][]SnapshotCommand) func(device string, typ int64) (code, reason string) {
+	// What does not depend on the device is found out once.
 	isJSON := payload == nil || json.Valid([]byte(*payload))
 	size := len(text(payload))
 	answers := map[int64][2]string{}
@@ -187,6 +191,7 @@ func (v *declaredCommands) get(of profileVersion) (all []SnapshotCommand, ok boo
 }
 
 func (v *declaredCommands) put(of profileVersion, all []SnapshotCommand) {
+	// Large ones are read again each time rather than held.
 	size := 0
 	for i := range all {
 		c := &all[i]
@@ -256,6 +261,7 @@ func (ps *Profiles) activeOfTypes(tx store.Tx, tenant int64, active map[int64]*S
 	if err != nil {
 		return err
 	}
+	// Types share profiles: each is read once.
 	profiles := map[int64]*Snapshot{}
 	for _, t := range types {
 		if t.ProfileID != nil {
