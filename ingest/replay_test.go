@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"weir/ingest/links"
+	"weir/internal/test/draws"
 	"weir/internal/test/fixture"
 	"weir/model"
 	"weir/spool"
@@ -418,7 +419,7 @@ func TestTheSameLogGivesTheSameResultsHoweverItWasCut(t *testing.T) {
 // them between a head that is cut and its write.
 func TestAKillAnywhereLeavesTheSameResults(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(4) {
+	for seed := range draws.Seeds(4) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) { killAnywhere(t, seed, 300, smallHeads) })
 	}
 }
@@ -428,6 +429,7 @@ const flapping = 2400
 
 // TestAKillWhileARuleFlapsLeavesTheSameResults: which edges are over the ceiling follows from the log.
 func TestAKillWhileARuleFlapsLeavesTheSameResults(t *testing.T) {
+	draws.NeedsAll(t)
 	t.Parallel()
 	killAnywhere(t, 5, flapping, smallHeads, func(w *world) { w.maxEdges = 1 }).flaps()
 }
@@ -442,6 +444,7 @@ func (w *world) flaps() {
 }
 
 func TestARuleThatFlapsIsNamedInItsHealthAndTheLog(t *testing.T) {
+	draws.NeedsAll(t)
 	t.Parallel()
 	w := newWorld(t, func(w *world) { w.maxEdges = 1 })
 	w.furnish(6, w.rulesOf(1)...)
