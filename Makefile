@@ -193,18 +193,12 @@ siege: ## every flood at once for DURATION (5m) on a disk of 5 MB/s with 192 MiB
 fuzz: ## let every fuzz target look for FUZZTIME (20s)
 	@./tools/fuzz $(FUZZTIME) $(FUZZJOBS)
 
+# They wait for one another most of the time; what takes longest comes first. interop/run, which fetches what they share, runs before.
+PEERS = console sources edge connectors lwm2m sparkplug open-topics tahu notifications
+
 interop: build ## real clients against the binary: mosquitto, also as a bridge and as a broker that is read, mqtt.js, curl, graphql-ws, graphql-http, a typed client, chromium; connectors against Kafka, mosquitto, SNS and SQS; Sparkplug nodes of sparkplug-client and Eclipse Tahu; LwM2M against Eclipse Leshan; mails against aiosmtpd
 	@WEIR=$(CURDIR)/weir ./interop/run
-	@mkdir -p bin; WEIR=$(CURDIR)/weir ./interop/sources >bin/sources.log 2>&1 & sources=$$!; code=0; \
-	WEIR=$(CURDIR)/weir ./interop/console || code=1; \
-	wait $$sources || code=1; cat bin/sources.log; exit $$code
-	@WEIR=$(CURDIR)/weir ./interop/open-topics
-	@WEIR=$(CURDIR)/weir ./interop/edge
-	@WEIR=$(CURDIR)/weir ./interop/notifications
-	@WEIR=$(CURDIR)/weir ./interop/connectors
-	@WEIR=$(CURDIR)/weir ./interop/sparkplug
-	@WEIR=$(CURDIR)/weir ./interop/tahu
-	@WEIR=$(CURDIR)/weir ./interop/lwm2m
+	@WEIR=$(CURDIR)/weir ./tools/two $(PEERS)
 
 console: ## web/console/dist from its sources: install, types, unit tests, build, sizes; needs node, npm and the network
 	@./web/console/build
