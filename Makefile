@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := build
 .PHONY: help run demo test check build bench bench-compare crash soak siege fuzz interop generate conformance cover clean \
-	dist image image-root packages check-packages check-reproducible check-paths check-explorer console console-test console-shots console-soak night night-report steady slow $(GATE:%=check-%)
+	dist image image-root packages check-packages check-reproducible check-paths check-explorer console console-test console-shots console-soak night night-report steady slow check-cross-arm64 $(GATE:%=check-%)
 
 # What each change must pass, beside kills and real clients (.ci/run has them all), in this order; cross runs beside the others.
 GATE = format tidy vet fix staticcheck cross test conformance race 32bit gateway docs
@@ -71,9 +71,12 @@ check-fix: ## go fix would change nothing
 check-staticcheck: ## staticcheck
 	@$(GO) tool -modfile=tools/go.mod staticcheck ./...
 
-check-test: ## make test, remembering which statements were shown
+# What waits for processes begins first, and beside two others, so that the processors have work until the end.
+FIRST = ./internal/test/e2e ./ingest ./cli
+
+check-test: ## make test, remembering which statements were shown; the kills are a part of their own (make crash)
 	@mkdir -p $(dir $(SHOWN)) && rm -f $(SHOWN)
-	@WEIR_CONFORMANCE_LOG=$(SHOWN) $(MAKE) --no-print-directory test TESTFLAGS='-count=1 -vet=off'
+	@WEIR_CONFORMANCE_LOG=$(SHOWN) $(GO) test -exec $(CURDIR)/tools/scratch -count=1 -vet=off -p 3 $(FIRST) $$($(GO) list ./... | grep -v '/internal/test/crash$$')
 
 check-conformance: ## docs/conformance.md says what the tests showed; after check-test
 	@$(GO) run ./internal/test/conformance/check -log $(SHOWN)
@@ -81,26 +84,34 @@ check-conformance: ## docs/conformance.md says what the tests showed; after chec
 # What is translated from C (SQLite and its C library) has locks of its own and takes nine tenths of the time where every access is
 # watched: it is left out.
 RACE = CGO_ENABLED=1 $(GO) test -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false -count=1 -vet=off
-# What runs the program as a process of its own shows the detector nothing: the program is built without it.
-PROCESSES = crash|e2e|siege|soak
+# What runs the program as a process of its own shows the detector nothing: the program is built without it. The tests of cli nearly all do.
+PROCESSES = internal/test/(crash|e2e|siege|soak)
+# A directory in memory for what tests write, see .ci/run and tools/scratch.
+IN_MEMORY = $(if $(MEMORY),GOTMPDIR=$${TMPDIR:-/tmp} TMPDIR=$(MEMORY))
+# Where tests run a second time for something else than what they draw, a fifth of the draws is made (internal/test/draws); rapid makes 100.
+FEW = DRAWS=few RAPID_CHECKS=20
 
-check-race: ## the packages that start goroutines under the race detector, but for tests that start processes; needs a C compiler
-	@PROCESSES=none $(RACE) -timeout 20m $$(./tools/concurrent | grep -vE '/internal/test/($(PROCESSES))$$')
+check-race: ## the packages that start goroutines under the race detector with few draws, but for tests that start processes; needs a C compiler
+	@$(IN_MEMORY) PROCESSES=none $(FEW) $(RACE) -timeout 20m $$(./tools/concurrent | grep -vE '/($(PROCESSES)|cli)$$')
 
 # The packages that lay out bytes or count in ints what may not fit into 32 bits.
 BYTES = ./spool/... ./store/... ./series/... ./rules/... ./model/... ./internal/pack ./internal/wire ./internal/memory
 
-check-32bit: ## everything compiles for 386 and armv7 and is vetted, and the packages that lay out bytes pass their tests on 386
-	@GOARCH=386 $(GO) vet ./...
-	@GOOS=linux GOARCH=arm GOARM=7 $(GO) build ./...
-	@GOARCH=386 PROCESSES=none $(GO) test -count=1 -vet=off $(BYTES)
+# For armv7, for which check-cross compiles the program as well; the night run compiles all of it for 386, and for arm64.
+check-32bit: ## everything compiles for armv7 and is vetted, and the packages that lay out bytes pass their tests on 386, with few draws
+	@GOOS=linux GOARCH=arm GOARM=7 $(GO) vet ./...
+	@$(IN_MEMORY) GOARCH=386 PROCESSES=none $(FEW) $(GO) test -count=1 -vet=off $(BYTES)
 
 check-cross: BUILDFLAGS = -trimpath
-check-cross: ## the program and the one for gateways build for arm64 and armv7, and are not larger than MAX_SIZE_FULL and MAX_SIZE_GATEWAY; that of gateways for armv7 first
+check-cross: ## the program for gateways and the whole one build for armv7, and are not larger than MAX_SIZE_GATEWAY and MAX_SIZE_FULL
 	@mkdir -p bin
 	$(call build-within,gateway,arm GOARM=7,armv7,$(MAX_SIZE_GATEWAY))
-	$(call build-within,gateway,arm64,arm64,$(MAX_SIZE_GATEWAY))
 	$(call build-within,,arm GOARM=7,armv7,$(MAX_SIZE_FULL))
+
+check-cross-arm64: BUILDFLAGS = -trimpath
+check-cross-arm64: ## the same for arm64; a part of the night run
+	@mkdir -p bin
+	$(call build-within,gateway,arm64,arm64,$(MAX_SIZE_GATEWAY))
 	$(call build-within,,arm64,arm64,$(MAX_SIZE_FULL))
 
 # build-within TAG,GOARCH,NAME,BYTES builds for a machine and fails when the program is larger.
@@ -115,7 +126,7 @@ check-docs: build ## every command of README, getting-started and the examples w
 	@DOCUMENTS=must $(GO) test -run '^TestDocuments(Readme|GettingStarted|Examples|Name|Link|ProgramsRead)' -count=1 -vet=off .
 
 # What takes long, needs root and the network, or looks for what is rare: each issue must have passed it before it is resolved.
-NIGHT = documents race 386 kills fuzz soak siege explorer packages paths reproducible steady hours
+NIGHT = documents race 386 arm64 kills fuzz soak siege explorer packages paths reproducible steady hours
 
 night: ## what is too long for each change, up to two hours: PART=siege runs one part; needs root and the network
 	@./tools/night '$(or $(PART),$(NIGHT))'
@@ -126,7 +137,9 @@ night-report: ## what the last night runs have shown, a line for each part
 night-documents: build
 	@DOCUMENTS=must $(GO) test -run '^TestDocuments|^TestPathLaptop$$' -count=1 -vet=off .
 night-race:
-	@$(RACE) -shuffle=on -timeout 15m $$($(GO) list ./... | grep -vE '/internal/test/($(PROCESSES))$$')
+	@$(RACE) -shuffle=on -timeout 30m $$($(GO) list ./... | grep -vE '/$(PROCESSES)$$')
+night-arm64:
+	@$(MAKE) --no-print-directory check-cross-arm64
 night-386:
 	@GOARCH=386 WEIR_TEST_MEMORY=200MiB $(GO) test -shuffle=on -count=1 -vet=off ./...
 night-kills:
@@ -193,18 +206,12 @@ siege: ## every flood at once for DURATION (5m) on a disk of 5 MB/s with 192 MiB
 fuzz: ## let every fuzz target look for FUZZTIME (20s)
 	@./tools/fuzz $(FUZZTIME) $(FUZZJOBS)
 
+# They wait for one another most of the time; what takes longest comes first. interop/run, which fetches what they share, runs before.
+PEERS = console sources edge connectors lwm2m sparkplug open-topics tahu notifications
+
 interop: build ## real clients against the binary: mosquitto, also as a bridge and as a broker that is read, mqtt.js, curl, graphql-ws, graphql-http, a typed client, chromium; connectors against Kafka, mosquitto, SNS and SQS; Sparkplug nodes of sparkplug-client and Eclipse Tahu; LwM2M against Eclipse Leshan; mails against aiosmtpd
 	@WEIR=$(CURDIR)/weir ./interop/run
-	@mkdir -p bin; WEIR=$(CURDIR)/weir ./interop/sources >bin/sources.log 2>&1 & sources=$$!; code=0; \
-	WEIR=$(CURDIR)/weir ./interop/console || code=1; \
-	wait $$sources || code=1; cat bin/sources.log; exit $$code
-	@WEIR=$(CURDIR)/weir ./interop/open-topics
-	@WEIR=$(CURDIR)/weir ./interop/edge
-	@WEIR=$(CURDIR)/weir ./interop/notifications
-	@WEIR=$(CURDIR)/weir ./interop/connectors
-	@WEIR=$(CURDIR)/weir ./interop/sparkplug
-	@WEIR=$(CURDIR)/weir ./interop/tahu
-	@WEIR=$(CURDIR)/weir ./interop/lwm2m
+	@WEIR=$(CURDIR)/weir ./tools/two $(PEERS)
 
 console: ## web/console/dist from its sources: install, types, unit tests, build, sizes; needs node, npm and the network
 	@./web/console/build

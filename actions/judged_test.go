@@ -12,6 +12,7 @@ import (
 
 	"weir/command"
 	"weir/internal/test/domain"
+	"weir/internal/test/draws"
 	"weir/internal/test/fixture"
 	"weir/model"
 	"weir/registry"
@@ -261,7 +262,7 @@ func TestEveryoneJudgesACommandAlike(t *testing.T) {
 			}
 		})
 		for _, code := range []string{"", command.NotJSON, command.Rejected, command.NoDevice, command.NotInVocabulary, command.BadParameters} {
-			if j.codes[code] < n/100 {
+			if draws.All() && j.codes[code] < n/100 {
 				t.Errorf("%q was the verdict %d times of %d", code, j.codes[code], n)
 			}
 		}

@@ -13,6 +13,7 @@ import (
 
 	"weir/gql"
 	"weir/gql/engine"
+	"weir/internal/test/draws"
 	"weir/model"
 )
 
@@ -91,6 +92,7 @@ func (w *areasWorld) manyRows(area string, op walkOp, args string) string {
 // In every area, whatever operation a document repeats, nests or asks too many rows of: it is refused before a resolver, a
 // statement or a password hash.
 func TestEveryAreaRefusesADocumentOverItsLimits(t *testing.T) {
+	draws.NeedsAll(t)
 	t.Parallel()
 	w := newAreasWorld(t, gql.Limits{})
 	w.furnish()

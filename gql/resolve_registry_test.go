@@ -20,6 +20,7 @@ import (
 	"weir/gql/engine"
 	"weir/internal/test/conformance"
 	"weir/internal/test/domain"
+	"weir/internal/test/draws"
 	"weir/internal/test/fixture"
 	"weir/model"
 	"weir/provision"
@@ -242,6 +243,7 @@ func (w *registryWorld) create(typ string, request map[string]any) (query string
 }
 
 func TestTokensFollowThePattern(t *testing.T) {
+	draws.NeedsAll(t)
 	t.Parallel()
 	w := newRegistryWorld(t)
 	w.seed()
@@ -418,6 +420,7 @@ func literal(v any) string {
 // Every field of every update input: absent keeps, null clears or is refused, a value sets; as a literal, as a variable
 // of the field, and in a variable of the whole request.
 func TestEveryUpdateFieldHasThreeStates(t *testing.T) {
+	draws.NeedsAll(t)
 	t.Parallel()
 	w := newRegistryWorld(t)
 	w.seed()

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/test/draws"
 	"weir/internal/test/fixture"
 	"weir/model"
 	"weir/presence"
@@ -555,7 +556,7 @@ func causedRows(t testing.TB, db store.Store) map[string][]string {
 // record by record.
 func TestReportsGiveTheSameHoweverTheLogWasCut(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(3) {
+	for seed := range draws.Seeds(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			w := declared(t, 4, smallHeads)

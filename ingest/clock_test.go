@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/test/draws"
 	"weir/model"
 	"weir/series"
 	"weir/spool"
@@ -288,7 +289,7 @@ func TestALogThatFillsUpWaitsForNoClock(t *testing.T) {
 // starts without a time of day, of which only the second came to know it.
 func TestAKillWhileTheTimeIsUnknownLeavesTheSameResults(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(3) {
+	for seed := range draws.Seeds(3) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			w := newWorld(t, smallHeads, withoutTime)
 			release := w.log.HoldTrim()

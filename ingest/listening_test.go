@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/test/draws"
 	"weir/internal/test/fixture"
 	"weir/model"
 	"weir/rules"
@@ -55,7 +56,7 @@ func (w *world) history() (h *listening.History) {
 // TestTheListeningTimeOfAReadingFollowsFromItsReceiveStamp: whatever happened, the rows say what the engine had.
 func TestTheListeningTimeOfAReadingFollowsFromItsReceiveStamp(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(6) {
+	for seed := range draws.Seeds(6) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			var heard []heardAt
@@ -241,7 +242,7 @@ func TestListeningSpansAreBounded(t *testing.T) {
 func TestRecordsThatOvertakeOneAnother(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	for seed := range uint64(20) {
+	for seed := range draws.Seeds(20) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		type at struct{ received, mono int64 }
 		var stamps []at

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"weir/internal/test/draws"
 	"weir/model"
 	"weir/series"
 	"weir/store"
@@ -168,6 +169,7 @@ func TestEachEventIsJudgedByWhatHeldAtItsPlace(t *testing.T) {
 
 // TestGroupsOfManyDevicesTakeBoundedMemory: sets of anchors that groups make are made again when they are too many, under the same numbers.
 func TestGroupsOfManyDevicesTakeBoundedMemory(t *testing.T) {
+	draws.NeedsAll(t)
 	t.Parallel()
 	w := newWorld(t, func(w *world) { w.cfg.ReplayBytes = 64 << 20 })
 	w.furnish(1)

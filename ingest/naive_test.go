@@ -12,6 +12,7 @@ import (
 
 	"weir/ingest"
 	"weir/ingest/replay"
+	"weir/internal/test/draws"
 	"weir/model"
 	"weir/rules/preview"
 )
@@ -54,7 +55,7 @@ func TestAColdPreviewAgreesWithANaiveReference(t *testing.T) {
 		{`{"name":"n","type":"threshold","when":{"cel":"m.temp > 20.0 && m.temp < 60.0"}}`,
 			func(v float64) bool { return v > 20 && v < 60 }, func(v float64) bool { return v > 20 && v < 60 }},
 	}
-	for seed := range uint64(6) {
+	for seed := range draws.Seeds(6) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(seed, 41))

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"weir/ingest"
+	"weir/internal/test/draws"
 	"weir/store"
 )
 
@@ -104,7 +105,7 @@ func reading(v int, more string) string {
 // that runs while messages come in, and kills it at random places.
 func TestAProjectionFromOutsideEqualsAModelThroughKillsAndReplays(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(3) {
+	for seed := range draws.Seeds(3) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(seed, 5))

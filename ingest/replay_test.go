@@ -15,6 +15,7 @@ import (
 	"weir/govern"
 	"weir/inference"
 	"weir/ingest/links"
+	"weir/internal/test/draws"
 	"weir/internal/test/fixture"
 	"weir/model"
 	"weir/spool"
@@ -430,7 +431,7 @@ func TestTheSameLogGivesTheSameResultsHoweverItWasCut(t *testing.T) {
 // them between a head that is cut and its write.
 func TestAKillAnywhereLeavesTheSameResults(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(4) {
+	for seed := range draws.Seeds(4) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) { killAnywhere(t, seed, 300, smallHeads) })
 	}
 }
@@ -440,6 +441,7 @@ const flapping = 2400
 
 // TestAKillWhileARuleFlapsLeavesTheSameResults: which edges are over the ceiling follows from the log.
 func TestAKillWhileARuleFlapsLeavesTheSameResults(t *testing.T) {
+	draws.NeedsAll(t)
 	t.Parallel()
 	killAnywhere(t, 5, flapping, smallHeads, func(w *world) { w.maxEdges = 1 }).flaps()
 }
@@ -454,6 +456,7 @@ func (w *world) flaps() {
 }
 
 func TestARuleThatFlapsIsNamedInItsHealthAndTheLog(t *testing.T) {
+	draws.NeedsAll(t)
 	t.Parallel()
 	w := newWorld(t, func(w *world) { w.maxEdges = 1 })
 	w.furnish(6, w.rulesOf(1)...)

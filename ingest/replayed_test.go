@@ -14,6 +14,7 @@ import (
 
 	"weir/ingest"
 	"weir/ingest/replay"
+	"weir/internal/test/draws"
 	"weir/model"
 	"weir/rules"
 	"weir/rules/preview"
@@ -108,7 +109,7 @@ func previewed(t testing.TB, w *ingest.World, c *rules.Compiler, rule model.Rule
 // time, over the same registry.
 func TestAReplayGivesWhatTheApplierGave(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(24) {
+	for seed := range draws.Seeds(24) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			live := []witness{newWitness(false), newWitness(true)}
@@ -170,7 +171,7 @@ func TestPreviewEqualsLive(t *testing.T) {
 	fired := map[string]int{}
 	var mu sync.Mutex
 	t.Run("lives", func(t *testing.T) {
-		for seed := uint64(0); seed < 24; seed += everyLife {
+		for seed := range draws.Seeds(24) {
 			t.Run(fmt.Sprint(seed), func(t *testing.T) {
 				t.Parallel()
 				rs := everyKind()
@@ -204,7 +205,7 @@ func TestPreviewEqualsLive(t *testing.T) {
 		}
 	})
 	for _, rule := range everyKind() {
-		if everyLife == 1 && fired[rule.Token] < 20 {
+		if draws.All() && fired[rule.Token] < 20 {
 			t.Errorf("%s fired %d times", rule.Token, fired[rule.Token])
 		}
 	}
@@ -292,7 +293,7 @@ func TestPreviewEqualsLiveOnEachOfSevenDays(t *testing.T) {
 	t.Parallel()
 	var compared, fromKept, fired atomic.Int64
 	t.Run("lives", func(t *testing.T) {
-		for seed := uint64(0); seed < 24; seed += everyLife {
+		for seed := range draws.Seeds(24) {
 			t.Run(fmt.Sprint(seed), func(t *testing.T) {
 				t.Parallel()
 				r := rand.New(rand.NewPCG(seed, 31))
@@ -324,7 +325,7 @@ func TestPreviewEqualsLiveOnEachOfSevenDays(t *testing.T) {
 		}
 	})
 	t.Logf("%d windows, %d of them from kept snapshots, %d edges", compared.Load(), fromKept.Load(), fired.Load())
-	if compared.Load() < 800/everyLife || fromKept.Load() < 700/everyLife || fired.Load() < 5000/everyLife {
+	if compared.Load() < int64(draws.Of(800)) || fromKept.Load() < int64(draws.Of(700)) || fired.Load() < int64(draws.Of(5000)) {
 		t.Errorf("%d windows with %d edges were compared", compared.Load(), fired.Load())
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/test/draws"
 	"weir/internal/test/fixture"
 	"weir/store"
 	"weir/store/past"
@@ -94,7 +95,7 @@ func TestSnapshotsSurviveAKillAnywhere(t *testing.T) {
 		t.Fatalf("%d snapshots are kept", n)
 	}
 	whole(t, w.db)
-	for seed := range uint64(4) {
+	for seed := range draws.Seeds(4) {
 		r := rand.New(rand.NewPCG(seed, 9))
 		db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "weir.db"), sqlite.Options{})
 		w.must(err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/test/draws"
 	"weir/internal/test/fixture"
 	"weir/model"
 	"weir/spool"
@@ -17,6 +18,7 @@ import (
 // TestTenThousandDevicesFlapAtOnce: what a storm of one tenant leaves is bounded by its ceiling, whatever devices there are: edges,
 // contributions to alarms, orders. No edge of another tenant is lost or late. Once there is room each alarm is what its device is.
 func TestTenThousandDevicesFlapAtOnce(t *testing.T) {
+	draws.NeedsAll(t)
 	t.Parallel()
 	const devices, flaps, quiet, perSecond = 10_000, 6, 20, 20
 	w := newWorld(t, func(w *world) { w.maxEdges, w.logBytes, w.cfg.ReplayBytes = perSecond, 256<<20, 4<<20 })

@@ -1,6 +1,7 @@
 # The vocabulary of interop/run: prepare, start, the clients, and what is expected of their answers. Sourced, not run.
 
 unset "${!WEIR_@}" # what they say is meant for another Weir
+unset GOGC         # and this for compilers and tests
 password='correct horse battery staple'
 checks=0
 pids=()       # background clients of ours
@@ -13,11 +14,33 @@ began=$SECONDS
 missing=()
 install() { command -v "$1" >/dev/null || missing+=("$2"); }
 
-# install_modules puts what package-lock.json names beside the scripts, unless it is there.
-install_modules() {
-  local dir=$here/../interop
-  [ "$dir/node_modules/.package-lock.json" -nt "$dir/package-lock.json" ] || (cd "$dir" && npm ci --silent --no-audit --no-fund)
+# fetch NAME LIST COMMAND…: $fetched is a directory that COMMAND, run in it, has filled with what LIST (a file, or a text) names. It is kept
+# outside of the checkout, so that a clean clone fetches nothing again that it names in the same words.
+fetch() {
+  local name=$1 list=$2 all=${XDG_CACHE_HOME:-$HOME/.cache}/weir-interop told
+  shift 2
+  fetched=$all/$name-$({ [ -f "$list" ] && cat "$list" || printf %s "$list"; } | sha256sum | cut -c 1-16)
+  mkdir -p "$all"
+  told=$(
+    exec 9>"$all/lock" && flock 9 # two scripts may want the same
+    [ ! -d "$fetched" ] || exit 0
+    rm -rf "$fetched.new" && mkdir "$fetched.new" && (cd "$fetched.new" && "$@" 2>&1 9>&-) && mv "$fetched.new" "$fetched"
+  ) || fail "$name" "$told"
 }
+
+# jars and wheels are commands for fetch: what a pom depends on, and Python packages.
+jars() { mvn -q -B -f "$1" dependency:copy-dependencies -DoutputDirectory="$PWD" -DincludeScope=runtime; }
+wheels() { python3 -m pip install -q --root-user-action=ignore --target . "$@"; }
+
+# install_modules puts what package-lock.json names beside the scripts.
+install_modules() {
+  local dir
+  dir=$(cd "$here/../interop" && pwd)
+  fetch modules "$dir/package-lock.json" node_modules_of "$dir"
+  [ -L "$dir/node_modules" ] || rm -rf "$dir/node_modules"
+  ln -sfn "$fetched/node_modules" "$dir/node_modules"
+}
+node_modules_of() { cp "$1/package.json" "$1/package-lock.json" . && npm ci --silent --no-audit --no-fund; }
 
 prepare() {
   install mosquitto_pub mosquitto-clients

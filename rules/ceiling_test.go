@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"weir/internal/test/draws"
 	"weir/model"
 )
 
@@ -101,7 +102,7 @@ func TestARuleThatFlapsIsHeldAtTheCeilingAndNamed(t *testing.T) {
 // TestTheCeilingIsTheSameWhereverTheEngineIsLoadedAgain cuts a log in which the ceiling is met at random places.
 func TestTheCeilingIsTheSameWhereverTheEngineIsLoadedAgain(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(5) {
+	for seed := range draws.Seeds(5) {
 		run := func(loads bool) *storm {
 			s, r, cut := newStorm(t, 1+int(seed)), rand.New(rand.NewPCG(seed, 1)), rand.New(rand.NewPCG(seed, 2))
 			pages := map[string]Page{}
@@ -179,7 +180,7 @@ func TestThePageOfCeilingsIsFrozen(t *testing.T) {
 // are its alarms; one that came back to what was heard of it is not.
 func TestAfterAStormWhatWasHeardOfAKeyIsRight(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(6) {
+	for seed := range draws.Seeds(6) {
 		r, cut := rand.New(rand.NewPCG(seed, 1)), rand.New(rand.NewPCG(seed, 2))
 		s := newStorm(t, 1)
 		pages := map[string]Page{}

@@ -7,13 +7,14 @@ import (
 	"slices"
 	"testing"
 
+	"weir/internal/test/draws"
 	"weir/model"
 )
 
 // TestTimersKeepTheirOrder: whatever becomes due earlier, later or never, the next timer is the one that a search through all of them finds.
 func TestTimersKeepTheirOrder(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(50) {
+	for seed := range draws.Seeds(50) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		p := &profile{key: plant.ProfileKey, tenant: &tenant{}}
 		var h timers

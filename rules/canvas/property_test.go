@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"weir/internal/test/draws"
 	"weir/rules"
 )
 
@@ -295,7 +296,7 @@ func TestACanvasIsTheFormThatItDraws(t *testing.T) {
 			t.Fatal("the bodies differ")
 		}
 	})
-	if compiled < 5 || refused < 5 {
+	if draws.All() && (compiled < 5 || refused < 5) {
 		t.Errorf("%d compiled, %d refused: the draws say little", compiled, refused)
 	}
 }

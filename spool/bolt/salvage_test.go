@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"weir/internal/test/draws"
 	"weir/model"
 	"weir/spool"
 )
@@ -128,13 +129,9 @@ func TestWhateverIsDamagedTheRestIsReadAndTheLossNamed(t *testing.T) {
 	for name, damage := range damages {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			rounds := 12
-			if testing.Short() {
-				rounds = 4
-			}
-			for seed := range rounds {
+			for seed := range draws.Seeds(12) {
 				t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-					m.suffer(t, before, rand.New(rand.NewPCG(uint64(seed), 1)), damage)
+					m.suffer(t, before, rand.New(rand.NewPCG(seed, 1)), damage)
 				})
 			}
 		})

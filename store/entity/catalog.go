@@ -150,7 +150,7 @@ func (l *links) link(self *Info, o *Info, kind Any) {
 }
 
 // Any implements Entry.
-func (k *Kind[T]) Any() Any { return (*erased[T])(k) }
+func (k *Kind[T]) Any() Any { return k.any }
 
 // erased is a kind as Any.
 type erased[T any] Kind[T]

@@ -89,7 +89,7 @@ func (k *Kind[T]) releaseTies(c *store.Change, row *T) error {
 			return err
 		}
 	}
-	if !k.desc.counted() {
+	if !k.desc.Ceiling.counts() {
 		return nil
 	}
 	_, err := store.AddRows(c, head.TenantID, k.desc.Table, -1)

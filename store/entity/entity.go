@@ -20,6 +20,9 @@ type Base struct {
 	Untie func(c *store.Change, entityType string, row store.Row, token string) error
 }
 
+// counts reports whether the number of rows is stored.
+func (c *Ceiling) counts() bool { return c != nil && c.Counted }
+
 // NotInSites is the Site of a kind whose rows no site file declares.
 const NotInSites = "-"
 
@@ -147,7 +150,7 @@ func (i *Info) Refs() []store.Field {
 // Object is the name under which the API shows the entity that a reference names: deviceTypeToken is shown as deviceType.
 func Object(ref store.Field) string { return strings.TrimSuffix(ref.Name, "Token") }
 
-func (d *Desc[T]) info(fields []store.Field) *Info {
+func infoOf[T any](d *Desc[T], fields []store.Field) *Info {
 	i := &Info{Kind: d.Kind, Type: d.Type, Plural: d.Plural, Site: d.Site, Area: d.Area, Table: d.Table, Addressed: d.Addressed, Instance: d.Instance,
 		Rename: d.Rename != nil, Secret: d.Secret != nil, Read: d.Read, Write: d.Write, Delete: d.Delete, Fields: fields, Filters: slices.Clone(d.Filters)}
 	if i.Site == "" {

@@ -21,6 +21,7 @@ type Kind[T any] struct {
 	Table *store.Table[T]
 
 	desc   Desc[T]
+	any    Any // made once, by New: each package that makes it compiles all of erased, for each kind
 	info   *Info
 	writer store.Writer
 	vault  *store.Vault
@@ -33,12 +34,12 @@ type Kind[T any] struct {
 
 // New makes a kind of its description. A mistake in it is one of the program: it panics.
 func New[T any](b Base, d Desc[T]) *Kind[T] {
-	if d.Stored == nil && d.counted() {
+	if d.Stored == nil && d.Ceiling.counts() {
 		d.Stored = store.StoredRows(d.Table)
 	}
-	table := store.NewTable(store.Desc[T]{Kind: d.Kind, Name: d.Table, Instance: d.Instance, Order: d.Order, Stored: d.Stored, Check: d.check(), Label: d.Label})
+	table := store.NewTable(store.Desc[T]{Kind: d.Kind, Name: d.Table, Instance: d.Instance, Order: d.Order, Stored: d.Stored, Check: checkOf(&d), Label: d.Label})
 	k := &Kind[T]{Rows: &Rows[T]{store: b.Store, table: table, instance: d.Instance}, Table: table, desc: d,
-		info: d.info(table.Fields()), writer: b.Writer, vault: b.Vault, guards: b.Managed, untie: b.Untie}
+		info: infoOf(&d, table.Fields()), writer: b.Writer, vault: b.Vault, guards: b.Managed, untie: b.Untie}
 	k.managed = slices.ContainsFunc(k.info.Fields, isManagedBy)
 	if d.Type == "" || d.Plural == "" || len(d.Read) == 0 || len(d.Write) == 0 {
 		panic(fmt.Sprintf("entity: %s needs a type, a plural and authorities", d.Kind))
@@ -46,14 +47,12 @@ func New[T any](b Base, d Desc[T]) *Kind[T] {
 	if d.Versions != nil {
 		d.Versions.of(k)
 	}
+	k.any = (*erased[T])(k)
 	return k
 }
 
-// counted reports whether the number of rows is stored.
-func (d *Desc[T]) counted() bool { return d.Ceiling != nil && d.Ceiling.Counted }
-
-// check is Valid and then Check.
-func (d *Desc[T]) check() func(store.Tx, *T, store.Changed) error {
+// checkOf is Valid and then Check. It is no method, nor is infoOf: each package that names a kind compiles all methods of its description.
+func checkOf[T any](d *Desc[T]) func(store.Tx, *T, store.Changed) error {
 	if d.Valid == nil {
 		return d.Check
 	}

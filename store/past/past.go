@@ -24,34 +24,36 @@ func Rows(tx store.Tx, tenantID int64, gen uint64, after, upto model.Offset, lim
 		table, series string
 		block         bool
 	}{{"series_chunks", "series, series", false}, {"series_blocks", "min_series, max_series", true}} {
-		n := len(found)
-		rows, err := tx.Query(`SELECT id, `+t.series+`, first_offset, last_offset, n FROM `+t.table+
+		some, err := rowsOf(tx, t.block, `SELECT id, `+t.series+`, first_offset, last_offset, n FROM `+t.table+
 			` WHERE tenant_id = ? AND last_offset > ? AND first_offset <= ? AND gen <= ? ORDER BY last_offset LIMIT ?`,
 			tenantID, int64(after), int64(upto), int64(gen), limit+1)
 		if err != nil {
 			return nil, false, err
 		}
-		for rows.Next() {
-			r := Row{Block: t.block}
-			var first, last int64
-			if err := rows.Scan(&r.ID, &r.Series, &r.Through, &first, &last, &r.Readings); err != nil {
-				_ = rows.Close()
-				return nil, false, err
-			}
-			r.First, r.Last = model.Offset(first), model.Offset(last)
-			found = append(found, r)
+		if len(some) > limit {
+			some, more = some[:limit], true
 		}
-		if err := rows.Err(); err != nil {
-			return nil, false, err
-		}
-		if err := rows.Close(); err != nil {
-			return nil, false, err
-		}
-		if len(found)-n > limit {
-			found, more = found[:n+limit], true
-		}
+		found = append(found, some...)
 	}
 	return found, more, nil
+}
+
+func rowsOf(tx store.Tx, block bool, query string, args ...any) (found []Row, err error) {
+	rows, err := tx.Query(query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		r := Row{Block: block}
+		var first, last int64
+		if err := rows.Scan(&r.ID, &r.Series, &r.Through, &first, &last, &r.Readings); err != nil {
+			return nil, err
+		}
+		r.First, r.Last = model.Offset(first), model.Offset(last)
+		found = append(found, r)
+	}
+	return found, rows.Err()
 }
 
 // LastWith returns an offset that is not below that of any record of a tenant which holds an event between two times, both inclusive; 0

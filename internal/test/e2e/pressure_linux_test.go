@@ -41,15 +41,21 @@ func (w *world) metric(t testing.TB, name string) float64 {
 }
 
 // fill publishes until the log is nine tenths full, from eight on in small steps, so that this is seen before it is full. HTTP
-// could be refused before that: on a slow machine for the runway.
+// could be refused before that: on a slow machine for the runway. The page of metrics costs as much as many messages, and is
+// looked at after some of them.
 func (tn *tenant) fill(device, body string) {
 	tn.t.Helper()
 	c := tn.connect(device)
-	for tn.metric(tn.t, "weir_spool_bytes") < 0.8*tn.metric(tn.t, "weir_spool_max_bytes") {
-		c.send(body)
+	most := tn.metric(tn.t, "weir_spool_max_bytes")
+	for tn.metric(tn.t, "weir_spool_bytes") < 0.8*most {
+		for range 8 { // the fiftieth part of the log
+			c.send(body)
+		}
 	}
 	for tn.metric(tn.t, `weir_ingest_backpressure_cause{cause="bytes"}`) == 0 {
-		c.send(measured("temp", "0"))
+		for range 64 { // the five hundredth
+			c.send(measured("temp", "0"))
+		}
 	}
 }
 

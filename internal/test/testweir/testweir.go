@@ -151,10 +151,10 @@ func root() string {
 	}
 }
 
-// Environ is the environment of the test without the variables of Weir: what they say is meant for the test. A
-// configuration that is installed on the machine does not count.
+// Environ is the environment of the test without the variables of Weir: what they say is meant for the test. So is GOGC, with which the gate
+// lets tests collect garbage seldom. A configuration that is installed on the machine does not count.
 func Environ() []string {
-	own := slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "WEIR_") })
+	own := slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "WEIR_") || strings.HasPrefix(kv, "GOGC=") })
 	return append(own, "WEIR_CONFIG=")
 }
 
