@@ -97,21 +97,21 @@ check-race: ## the packages that start goroutines under the race detector with f
 # The packages that lay out bytes or count in ints what may not fit into 32 bits.
 BYTES = ./spool/... ./store/... ./series/... ./rules/... ./model/... ./internal/pack ./internal/wire ./internal/memory
 
-# For armv7, for which check-cross compiles the program as well; the night run compiles all of it for 386, and for arm64.
+# For armv7, for which check-cross compiles the program as well; the night run compiles all of it for 386, and the whole program for arm64.
 check-32bit: ## everything compiles for armv7 and is vetted, and the packages that lay out bytes pass their tests on 386, with few draws
 	@GOOS=linux GOARCH=arm GOARM=7 $(GO) vet ./...
 	@$(IN_MEMORY) GOARCH=386 PROCESSES=none $(FEW) $(GO) test -count=1 -vet=off $(BYTES)
 
 check-cross: BUILDFLAGS = -trimpath
-check-cross: ## the program for gateways and the whole one build for armv7, and are not larger than MAX_SIZE_GATEWAY and MAX_SIZE_FULL
+check-cross: ## the program for gateways builds for armv7 and arm64, the whole one for armv7, and they are not larger than MAX_SIZE_GATEWAY and MAX_SIZE_FULL
 	@mkdir -p bin
 	$(call build-within,gateway,arm GOARM=7,armv7,$(MAX_SIZE_GATEWAY))
+	$(call build-within,gateway,arm64,arm64,$(MAX_SIZE_GATEWAY))
 	$(call build-within,,arm GOARM=7,armv7,$(MAX_SIZE_FULL))
 
 check-cross-arm64: BUILDFLAGS = -trimpath
-check-cross-arm64: ## the same for arm64; a part of the night run
+check-cross-arm64: ## the whole program for arm64; a part of the night run
 	@mkdir -p bin
-	$(call build-within,gateway,arm64,arm64,$(MAX_SIZE_GATEWAY))
 	$(call build-within,,arm64,arm64,$(MAX_SIZE_FULL))
 
 # build-within TAG,GOARCH,NAME,BYTES builds for a machine and fails when the program is larger.
