@@ -62,7 +62,7 @@ func newMQTT(d TransportDeps) (Served, error) {
 		s.MaxConnections = lock.maxConnections(s.MaxConnections)
 		return s
 	}
-	// With an uplink that takes commands, the Weir above is told which devices listen here.
+	// With an uplink that takes commands, the Weir above is notified which devices listen here.
 	var listening func(tenant, device string, listens bool)
 	if d.Uplink != nil && c.Edge.Commands {
 		listening = d.Uplink.Listening
@@ -93,7 +93,7 @@ func newMQTT(d TransportDeps) (Served, error) {
 	if err != nil {
 		return Served{}, err
 	}
-	// Edges that are connected are told when what is synced to them changes.
+	// Edges that are connected are notified when what is synced to them changes.
 	d.Registry.Edges.OnSynced(b.EdgesChanged)
 	if listening != nil {
 		d.Uplink.HandOnBy(b.HandOn)

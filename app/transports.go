@@ -309,7 +309,7 @@ func (t *transports) report() {
 	for _, l := range t.listeners.list().Open() {
 		fmt.Fprintf(out, "  %-12s %-24s %s\n", l.Name, l.Address, l.Description())
 	}
-	// Without an administrator the operator is told how to make one.
+	// Without an administrator the output says how to make one.
 	switch {
 	case t.entities.Auth.HasSuperuser():
 	case t.entities.Auth.HasIdentity(): // no link: who reads the log of an instance in use must not become its owner

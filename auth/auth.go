@@ -186,7 +186,7 @@ func New(ctx context.Context, cfg Config, d Deps) (*Auth, error) {
 	if err := a.load(ctx); err != nil {
 		return nil, err
 	}
-	// Without a signing key nobody can sign in.
+	// Without a signing key no one can sign in.
 	if err := a.rotateKeys(ctx); err != nil {
 		return nil, err
 	}
@@ -223,7 +223,7 @@ func (a *Auth) load(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		// Nobody else has the directory yet, so that it is filled without its lock.
+		// No other goroutine has the directory yet, so that it is filled without its lock.
 		a.keys.set(keys)
 		a.dir.grants, a.dir.persons = grants, make(map[string]*person, len(persons))
 		for _, p := range persons {

@@ -329,7 +329,7 @@ func (v *Verifier) verify(ctx context.Context, c Claim) (Proof, error) {
 	if err := c.check(); err != nil {
 		return Proof{}, err
 	}
-	// An unknown tenant must not be told from a wrong credential by the time that the answer takes.
+	// The time that the answer takes must not distinguish an unknown tenant from a wrong credential.
 	tenant, enabled, _ := v.cfg.Tenants.Lookup(c.Tenant)
 	if !enabled {
 		tenant = 0 // no row has it: the search takes as long as one that finds a row

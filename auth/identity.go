@@ -204,7 +204,7 @@ func (a *Auth) CreateIdentity(ctx context.Context, by *model.Principal, n NewIde
 }
 
 func (a *Auth) insertIdentity(ch *store.Change, by *model.Principal, row *identityRow, systemRoles []string) (*Identity, error) {
-	// The roles must exist, and nobody gives more than they have.
+	// The roles must exist, and the caller gives no more than it has.
 	held, err := a.Roles.resolve(ch, ScopeSystem, systemRoles)
 	if err != nil {
 		return nil, err
@@ -370,7 +370,7 @@ func (a *Auth) SetPassword(ctx context.Context, by *model.Principal, email, pass
 		if err := e.mayActOn(by); err != nil {
 			return err
 		}
-		// Whoever has signed in with the old password is signed out.
+		// Sessions that began with the old password end.
 		e.row.PasswordHash = hash
 		e.row.NotBefore = a.stamp(0)
 		if err := store.EndRefreshSessions(e, e.row.ID, 0); err != nil {
@@ -416,7 +416,7 @@ func (a *Auth) SetIdentityEnabled(ctx context.Context, by *model.Principal, emai
 		if err := e.mayActOn(by); err != nil || e.row.Enabled == enabled {
 			return err
 		}
-		// Somebody must be left who can enable it again.
+		// A superuser must be left who can enable it again.
 		if !enabled {
 			if err := e.keepsSuperuser(); err != nil {
 				return err

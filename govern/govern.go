@@ -217,7 +217,7 @@ func (g *Govern) TakeOutbound(tenant string) time.Duration {
 	if b == nil {
 		return 0
 	}
-	// Take or be told to wait: nothing is reserved for a message that may never come back.
+	// Nothing is reserved for a message that has to wait: it may never come back.
 	wait := b.try(1, g.now(), false)
 	if wait > 0 {
 		g.m.outboundWaits.Inc()
@@ -276,7 +276,7 @@ func (g *Govern) SetPlatform(cfg Config) error {
 		return err
 	}
 	g.index.setPlatform(cfg.values(), cfg.ManualFloor)
-	// Unknown tenants have the platform's ceiling, so that they cannot be told from known ones.
+	// Unknown tenants have the platform's ceiling, so that they cannot be distinguished from known ones.
 	g.unknown.set(ceiling(cfg.values(), cfg.ManualFloor))
 	return nil
 }

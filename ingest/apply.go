@@ -684,7 +684,7 @@ func (a *Applier) commit(ctx context.Context, last model.Offset) error {
 		}
 	}
 	faults.Point("apply.committed")
-	// Tell the others only now: nobody may see what a failed write could still take back.
+	// Notify the others only now: none of them may see what a failed write could still take back.
 	a.results.metadata.committed()
 	a.ahead = a.ahead && last < a.event.At.Offset // the record that causes a change comes after what is committed with it
 	a.applied.Store(uint64(last))

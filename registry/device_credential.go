@@ -155,7 +155,7 @@ func (cs *Credentials) sealKey(ctx context.Context, by *model.Principal, token s
 	default:
 		return nil
 	}
-	// Check what the key is before it is sealed: nobody can look at it later.
+	// Check what the key is before it is sealed: it cannot be looked at later.
 	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
 	if err != nil || len(key) < minKey || len(key) > maxKey {
 		return model.Invalid("credentialValue", "must be a key of %d to %d bytes in base64", minKey, maxKey)
