@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
 // consoleFigure is what the script in the browser measures, by its name there.
@@ -37,18 +38,20 @@ var consoleFigures = []consoleFigure{
 	{"listNodes", "DEVICES devices: nodes", within(3000, whole)},
 	{"search", "DEVICES devices: last key of a search to its rows, slowed 6 ×", atMost(500, 300, millis)},
 	{"scroll", "DEVICES devices: frame p95 while scrolling 5 s, slowed 6 ×", atMost(50, 34, millis)},
+	{"month", "plots of 8 series over 30 days, READINGS readings: asked to drawn, slowed 6 ×", atMost(1500, 600, seconds)},
 	{"drag", "canvas of 60 nodes: frame p95 while a node is dragged, slowed 6 ×", atMost(50, 34, millis)},
 	{"diagnostic", "canvas of 60 nodes: last key to the diagnostic at its node, slowed 6 ×", atMost(700, 500, millis)},
 	{"askedOverview", "API requests of Overview in a minute", within(40, whole)},
 	{"askedBoard", "API requests of a dashboard of 50 widgets in a minute", within(40, whole)},
-	{"askedHidden", "API requests of a hidden tab in a minute", within(0, whole)},
+	{"askedHidden", "API requests of hidden tabs in a minute", within(0, whole)},
 	{"sockets", "sockets of one tab", within(4, whole)},
-	{"socketsHidden", "sockets of a hidden tab after 30 s", within(0, whole)},
+	{"socketsHidden", "sockets of hidden tabs after 30 s", within(0, whole)},
 	{"toTheRow", "from a message to its row on the screen at 500/s: p99", atMost(500, 300, millis)},
 	{"heap", "inspector at 2,000/s: growth of the heap after collection", within(1, megabytes)},
 	{"nodes", "inspector at 2,000/s: change of the nodes", within(2, percent)},
 	{"uncounted", "inspector at 2,000/s: messages neither shown nor counted", within(0, whole)},
 	{"busy", "inspector at 2,000/s: main thread", atMost(40, 20, percent)},
+	{"puback", "PUBACK p99 at 2,000/s with one watcher over without", atMost(1.1, 1.02, times)},
 }
 
 // consoleBoard is what the dashboard has, by kinds of widgets.
@@ -56,6 +59,9 @@ var consoleBoard = []struct {
 	kind string
 	n    int
 }{{"latest-value", 30}, {"table", 10}, {"time-series", 8}, {"alarm-table", 2}}
+
+// consoleSeries is how many series are plotted over 30 days.
+const consoleSeries = 8
 
 // console measures the console in a browser, and what it adds to the program.
 func (b *bench) console(ctx context.Context) error {
@@ -72,13 +78,17 @@ func (b *bench) console(ctx context.Context) error {
 		return err
 	}
 	defer in.drop()
-	if err := errors.Join(in.drawRule(ctx), in.makeBoard(ctx)); err != nil {
+	if err := errors.Join(in.drawRule(ctx), in.makeBoards(ctx)); err != nil {
+		return err
+	}
+	readings, err := b.fillMonth(ctx, in)
+	if err != nil {
 		return err
 	}
 	if err := b.quiet(ctx); err != nil {
 		return err
 	}
-	found, err := b.browse(ctx, in, node, chromium, devices)
+	found, err := b.browse(ctx, in, node, chromium, devices, readings)
 	if err != nil {
 		return err
 	}
@@ -87,9 +97,10 @@ func (b *bench) console(ctx context.Context) error {
 		if !ok {
 			return fmt.Errorf("the browser has not measured %s", f.name)
 		}
-		b.judged(f.goal, strings.ReplaceAll(f.what, "DEVICES", count(float64(devices))), x.Value, "%s", x.Note)
+		b.judged(f.goal, strings.NewReplacer("DEVICES", count(float64(devices)), "READINGS", count(float64(readings))).Replace(f.what), x.Value, "%s", x.Note)
 	}
-	return b.consoleSize(ctx)
+	in.drop()
+	return b.consoleCosts(ctx)
 }
 
 // consoleTools are the programs that a browser is driven with.
@@ -165,25 +176,51 @@ func (in *instance) drawRule(ctx context.Context) error {
 		map[string]any{"d": compiled.CompileCanvas.Definition, "g": string(graph)}, nil)
 }
 
-// makeBoard makes a dashboard of widgets, each with a device of its own.
-func (in *instance) makeBoard(ctx context.Context) error {
-	var widgets []map[string]any
+// widget is one of a dashboard, with the readings of a device of its own.
+func widget(n int, kind string, options map[string]any) map[string]any {
+	return map[string]any{
+		"id": fmt.Sprintf("w%d", n), "type": kind,
+		"layout":     map[string]any{"base": map[string]int{"col": n % 3 * 8, "colSpan": 8, "row": n / 3 * 4, "rowSpan": 4}},
+		"datasource": map[string]any{"kind": "device", "deviceToken": deviceToken(n), "measurements": []string{"temp"}},
+		"options":    options,
+	}
+}
+
+// makeBoards makes a dashboard of all kinds of widgets, and one of plots over 30 days.
+func (in *instance) makeBoards(ctx context.Context) error {
+	var wall, month []map[string]any
 	for _, k := range consoleBoard {
 		for range k.n {
-			n := len(widgets)
-			widgets = append(widgets, map[string]any{
-				"id": fmt.Sprintf("w%d", n), "type": k.kind,
-				"layout":     map[string]any{"base": map[string]int{"col": n % 3 * 8, "colSpan": 8, "row": n / 3 * 4, "rowSpan": 4}},
-				"datasource": map[string]any{"kind": "device", "deviceToken": deviceToken(n), "measurements": []string{"temp"}},
-				"options":    map[string]any{},
-			})
+			wall = append(wall, widget(len(wall), k.kind, map[string]any{}))
 		}
 	}
-	board, err := json.Marshal(map[string]any{"schemaVersion": 1, "widgets": widgets})
-	if err != nil {
-		return err
+	for n := range consoleSeries {
+		month = append(month, widget(n, "time-series", map[string]any{"span": "30d"}))
 	}
-	return in.query(ctx, "dashboard-management", `mutation($d:String!){createDashboard(request:{token:"wall",name:"Wall",definition:$d}){token}}`, map[string]any{"d": string(board)}, nil)
+	for token, widgets := range map[string][]map[string]any{"wall": wall, "month": month} {
+		board, err := json.Marshal(map[string]any{"schemaVersion": 1, "widgets": widgets})
+		if err != nil {
+			return err
+		}
+		if err := in.query(ctx, "dashboard-management", `mutation($t:String!,$d:String!){createDashboard(request:{token:$t,name:$t,definition:$d}){token}}`,
+			map[string]any{"t": token, "d": string(board)}, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fillMonth spreads the readings of the first devices over the last 30 days, and has them written to the disk.
+func (b *bench) fillMonth(ctx context.Context, in *instance) (int64, error) {
+	const month, perMsg = 30 * 24 * time.Hour, 250
+	messages := max(b.readings/consoleSeries/perMsg, 1)
+	base, step := time.Now().UTC().Add(time.Hour-month), (month-2*time.Hour)/time.Duration(messages*perMsg)
+	have, took, err := b.fill(ctx, in, consoleSeries, func(d *body) { d.kind, d.base, d.step, d.perMsg = sensor, base, step, perMsg }, int64(messages))
+	if err != nil {
+		return 0, err
+	}
+	b.say.Printf("  %s readings over 30 days stored in %s", count(float64(have.readings)), short(took))
+	return have.readings, in.settle(ctx)
 }
 
 type measuredInBrowser struct {
@@ -193,7 +230,7 @@ type measuredInBrowser struct {
 }
 
 // browse runs the script that measures, and returns its figures by their names.
-func (b *bench) browse(ctx context.Context, in *instance, node, chromium string, devices int) (map[string]measuredInBrowser, error) {
+func (b *bench) browse(ctx context.Context, in *instance, node, chromium string, devices int, readings int64) (map[string]measuredInBrowser, error) {
 	host, port, err := net.SplitHostPort(in.mqtt)
 	if err != nil {
 		return nil, err
@@ -207,12 +244,13 @@ func (b *bench) browse(ctx context.Context, in *instance, node, chromium string,
 	settings := map[string]any{
 		"chromium": chromium, "api": in.api, "email": email, "password": password,
 		"mqtt": "mqtt://" + net.JoinHostPort(host, port), "topic": "weir/" + tenant + "/devices/" + first + "/events", "clientId": "weir:" + tenant + ":" + first, "username": tenant + ":" + accessToken(0),
-		"devices": devices, "lastDevice": deviceToken(devices - 1), "searches": []string{deviceToken(4241), deviceToken(776), deviceToken(9998), deviceToken(3), deviceToken(5554)},
+		"devices": devices, "searches": []string{deviceToken(4241), deviceToken(776), deviceToken(9998), deviceToken(3), deviceToken(5554)},
 		"rule": "drawn", "nodes": 60, "widgets": widgets, "board": strings.Join(kinds, ", "),
-		"times": 3, "before": 12, "minute": 60, "live": 20, "rate": 2000, "settle": 60, "soak": 180,
+		"plots": consoleSeries, "readings": readings,
+		"times": 3, "before": 12, "minute": 60, "live": 20, "alone": 60, "rate": 2000, "settle": 60, "soak": 180,
 	}
 	if !b.all {
-		settings["before"], settings["minute"], settings["live"], settings["settle"], settings["soak"] = 11, 32, 5, 5, 15
+		settings["before"], settings["minute"], settings["live"], settings["alone"], settings["settle"], settings["soak"] = 11, 32, 5, 5, 5, 15
 	}
 	text, err := json.Marshal(settings)
 	if err != nil {
@@ -257,9 +295,10 @@ func readFigures(from io.Reader, say func(measuredInBrowser)) (map[string]measur
 	return found, errors.Join(failed, lines.Err())
 }
 
-// consoleSize compares the program with one without the console.
-func (b *bench) consoleSize(ctx context.Context) error {
+// consoleCosts compares the program with one without the console: its size, and its memory while no page is open.
+func (b *bench) consoleCosts(ctx context.Context) error {
 	var sizes [2]int64
+	var memory [2][]float64
 	for i, tags := range []string{"", "noconsole"} {
 		out := filepath.Join(b.work, "weir-console-"+tags)
 		if err := b.goBuild(ctx, out, "-s -w", "GOOS=linux", "GOARCH=amd64", "GOFLAGS=-tags="+tags); err != nil {
@@ -271,6 +310,27 @@ func (b *bench) consoleSize(ctx context.Context) error {
 		}
 		sizes[i] = fi.Size()
 	}
+	for range 3 { // in turn, since what a start needs varies
+		for i, tags := range []string{"", "noconsole"} {
+			other := *b
+			other.binary = filepath.Join(b.work, "weir-console-"+tags)
+			in, err := other.fresh(ctx, setup{})
+			if err != nil {
+				return err
+			}
+			n, err := other.rests(ctx, in)
+			in.drop()
+			if err != nil {
+				return err
+			}
+			memory[i] = append(memory[i], n)
+		}
+	}
+	for i := range memory {
+		slices.Sort(memory[i])
+	}
 	b.judged(within(2, megabytes), "the binary's growth by the console, amd64", float64(sizes[0]-sizes[1])/1e6, "stripped, against one that is built with the tag noconsole")
+	b.judged(within(1, mebibytes), "idle memory by the console, no page open", memory[0][1]-memory[1][1], "RSS without file pages, the middle of 3 first starts: %.1f MiB against %.1f MiB without; the starts differ by %.1f MiB",
+		memory[0][1], memory[1][1], max(memory[0][2]-memory[0][0], memory[1][2]-memory[1][0]))
 	return nil
 }

@@ -23,10 +23,23 @@ export const signedIn = async (page, api, email, password, stay = false) => {
   await page.getByRole('navigation', { name: 'Main' }).waitFor()
 }
 
-// requestsOf counts the API requests of page, from when it is called or begun again.
+// requestsOf counts the API requests of page, from when it is called or begun again. Its rest() waits until none has been under way for a while.
 export function requestsOf(page) {
-  const count = { n: 0 }
-  page.on('request', (r) => { if (r.url().endsWith('/graphql') && r.method() === 'POST') count.n++ })
+  const under = new Set()
+  const count = { n: 0, last: 0 }
+  const api = (r) => r.url().endsWith('/graphql') && r.method() === 'POST'
+  page.on('request', (r) => {
+    if (!api(r)) return
+    count.n++
+    under.add(r)
+  })
+  for (const ends of ['requestfinished', 'requestfailed']) page.on(ends, (r) => { if (under.delete(r)) count.last = Date.now() })
+  count.rest = async (ms = 800) => {
+    for (const began = Date.now(); under.size > 0 || Date.now() - Math.max(count.last, began) < ms;) {
+      if (Date.now() - began > 30_000) throw new Error(`the page asks without an end: ${count.n} requests`)
+      await wait(50)
+    }
+  }
   return count
 }
 
@@ -37,7 +50,7 @@ export class Sender {
   sent = 0
   acknowledged = 0
   at = [] // when each was sent, in ms since 1970, where it is asked for
-  took = [] // ms until the acknowledgement
+  took = [] // ms until the acknowledgement; may be begun again
 
   static async connect({ url, topic, ...options }) {
     const s = new Sender()
@@ -83,6 +96,7 @@ export async function soak(page, sender, { seconds, rate, settle }) {
   const began = Date.now()
   await sender.load(rate, began + settle * 1000, { wraps: 100 })
   const first = await look()
+  sender.took = []
   const since = Date.now()
   await sender.load(rate, began + seconds * 1000, { wraps: 100 })
   const last = await look()
