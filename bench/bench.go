@@ -94,6 +94,7 @@ func parts() []part {
 		{"start", "Start to ready", (*bench).starts},
 		{"size", "Size", (*bench).sizes},
 		{"site", "Site files", (*bench).sites},
+		{"console", "The console in a browser", (*bench).console},
 	}
 }
 

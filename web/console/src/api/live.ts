@@ -9,6 +9,7 @@ export type LiveState = 'opening' | 'live' | 'lost' | 'refused'
 const clients = new Map<Area, Client>()
 const sockets = new Map<Client, WebSocket>() // those that are open
 const unauthorized = 4401
+const hiddenFor = 30_000 // ms after which a tab that is not seen has no stream
 
 // A socket goes on with the new token that a ping brings it; without one the server closes it when its token ends.
 session.onRenewed = (token) => {
@@ -45,9 +46,11 @@ export interface Listener<T> {
   state(now: LiveState, err?: AskError): void
 }
 
-// stream opens a subscription and returns what ends it.
+// stream opens a subscription and returns what ends it. In a tab that is not seen it is lost after a while, until the tab is seen again.
 export function stream<T>(area: Area, name: string, variables: Record<string, unknown>, to: Listener<T>): () => void {
   let over = false
+  let away = false // since the tab is not seen
+  let hide: ReturnType<typeof setTimeout> | undefined
   let renewed = 0 // when the token was last renewed because the server took it no longer
   let end = () => {}
   to.state('opening')
@@ -70,11 +73,11 @@ export function stream<T>(area: Area, name: string, variables: Record<string, un
       },
       error: (e) => {
         for (const off of watches) off()
-        if (over || session.phase !== 'in') return
+        if (over || away || session.phase !== 'in') return
         if ((e as CloseEvent | null)?.code === unauthorized && Date.now() - renewed > 10_000) {
           renewed = Date.now()
           to.state('lost')
-          session.renew().then(() => { if (!over) open() }, (err) => to.state('refused', err))
+          session.renew().then(() => { if (!over && !away) open() }, (err) => to.state('refused', err))
           return
         }
         const first = Array.isArray(e) ? e[0] : null
@@ -88,9 +91,26 @@ export function stream<T>(area: Area, name: string, variables: Record<string, un
       unsubscribe()
     }
   }
+  const seen = () => {
+    clearTimeout(hide)
+    if (document.hidden) {
+      hide = setTimeout(() => {
+        away = true
+        end()
+        to.state('lost')
+      }, hiddenFor)
+    } else if (away) {
+      away = false
+      open()
+    }
+  }
+  document.addEventListener('visibilitychange', seen)
+  seen() // which may be in a tab that is not seen
   open()
   return () => {
     over = true
+    clearTimeout(hide)
+    document.removeEventListener('visibilitychange', seen)
     end()
   }
 }

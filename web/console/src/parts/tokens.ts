@@ -12,7 +12,7 @@ export async function tokensOf(k: Kind): Promise<string[]> {
   }
 }
 
-export interface Listed { rows: Row[]; total: number; start: number; end: number }
+export interface Listed { rows: Row[]; total: number; start: number; end: number; paged: boolean }
 
 // listOf asks for a page of a kind, or for all where it has no pages; only its columns and what names one.
 export async function listOf(k: Kind, criteria: Row, signal?: AbortSignal, all = false): Promise<Listed> {
@@ -26,10 +26,10 @@ export async function listOf(k: Kind, criteria: Row, signal?: AbortSignal, all =
   const answer = await ask<Record<string, unknown>>(k.area, k.list, paged ? { criteria } : {}, signal, documentFor(s, k.list, paged ? ['criteria'] : [], select))
   if (!paged) {
     const rows = answer[k.list] as Row[]
-    return { rows, total: rows.length, start: Math.min(1, rows.length), end: rows.length }
+    return { rows, total: rows.length, start: Math.min(1, rows.length), end: rows.length, paged }
   }
   const page = answer[k.list] as { results: Row[]; pagination: { pageStart: number; pageEnd: number; totalRecords: number } }
-  return { rows: page.results, total: page.pagination.totalRecords, start: page.pagination.pageStart, end: page.pagination.pageEnd }
+  return { rows: page.results, total: page.pagination.totalRecords, start: page.pagination.pageStart, end: page.pagination.pageEnd, paged }
 }
 
 // columnsText are the fields of the columns; of an object what names it.

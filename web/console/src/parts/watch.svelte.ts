@@ -5,7 +5,6 @@ import type { Seen } from '../words/outcomes'
 
 export const ring = 500
 const draw = 250 // ms
-const hiddenFor = 30_000 // ms after which a tab that is not seen closes its stream
 
 interface Batch { messageStream: { messages: Seen[]; leftOut: number } }
 export interface Row extends Seen { n: number }
@@ -27,7 +26,6 @@ export class Watch {
   private fresh = 0
   private end: (() => void) | null = null
   private timer: ReturnType<typeof setInterval> | undefined
-  private hide: ReturnType<typeof setTimeout> | undefined
   private rated = Date.now()
   private variables: Record<string, unknown> = {}
 
@@ -40,14 +38,11 @@ export class Watch {
     this.variables = variables
     this.open()
     this.timer = setInterval(() => this.draw(), draw)
-    document.addEventListener('visibilitychange', this.seen)
   }
 
   stop() {
     this.close()
     clearInterval(this.timer)
-    clearTimeout(this.hide)
-    document.removeEventListener('visibilitychange', this.seen)
   }
 
   toggle() {
@@ -101,14 +96,5 @@ export class Watch {
     this.leftOut = this.left
     this.fresh = 0
     this.waiting = 0
-  }
-
-  private seen = () => {
-    clearTimeout(this.hide)
-    if (document.hidden) this.hide = setTimeout(() => this.close(), hiddenFor)
-    else if (!this.end) {
-      this.gaps++
-      this.open()
-    }
   }
 }

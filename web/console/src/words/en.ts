@@ -201,6 +201,13 @@ export const en = {
     judged: 'Judged by',
     version: (profile: string, n: number) => `version ${n} of ${profile}`,
   },
+  pages: {
+    shown: (start: string, end: string, total: string) => `${start}–${end} of ${total}`,
+    none: (total: string) => `none of ${total}: there is no such page`,
+    newestFirst: 'newest first',
+    byPage: { first: 'First', before: 'Previous', after: 'Next', last: 'Last' },
+    byTime: { first: 'Newest', before: 'Newer', after: 'Older', last: 'Oldest' },
+  },
   plot: {
     label: (name: string, zooms: boolean) => `Plot of ${name}: arrow keys move the cursor${zooms ? ', + and - change the span' : ''}`,
     failed: 'The plot could not be loaded; the table has its numbers.',
