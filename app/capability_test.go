@@ -98,7 +98,7 @@ func TestACapabilityFromOutsideSurvivesAKill(t *testing.T) {
 	applyRuleSite(t, cfg, noteSite)
 	p.end(syscall.SIGTERM)
 	inDatabase(t, dir, func(tx store.Tx) error {
-		for _, statement := range strings.Split(noteTables, ";\n") {
+		for statement := range strings.SplitSeq(noteTables, ";\n") {
 			if _, err := tx.Exec(statement); err != nil {
 				return err
 			}
