@@ -71,7 +71,7 @@ check-fix: ## go fix would change nothing
 check-staticcheck: ## staticcheck
 	@$(GO) tool -modfile=tools/go.mod staticcheck ./...
 
-# What waits for processes begins first, and beside two others, so that the processors have work until the end.
+# What waits for processes begins first, so that the processors have work until the end.
 FIRST = ./internal/test/e2e ./ingest ./cli
 
 check-test: ## make test, remembering which statements were shown; the kills are a part of their own (make crash)
@@ -206,11 +206,13 @@ siege: ## every flood at once for DURATION (5m) on a disk of 5 MB/s with 192 MiB
 fuzz: ## let every fuzz target look for FUZZTIME (20s)
 	@./tools/fuzz $(FUZZTIME) $(FUZZJOBS)
 
-# They wait for one another most of the time; what takes longest comes first. interop/run, which fetches what they share, runs before.
-PEERS = console sources edge connectors lwm2m sparkplug open-topics tahu notifications
+# They wait for one another most of the time; what takes longest comes first. interop/run, which fetches what they share, runs before, and the
+# browser beside one other only.
+PEERS = edge connectors lwm2m sparkplug open-topics tahu notifications
 
 interop: build ## real clients against the binary: mosquitto, also as a bridge and as a broker that is read, mqtt.js, curl, graphql-ws, graphql-http, a typed client, chromium; connectors against Kafka, mosquitto, SNS and SQS; Sparkplug nodes of sparkplug-client and Eclipse Tahu; LwM2M against Eclipse Leshan; mails against aiosmtpd
 	@WEIR=$(CURDIR)/weir ./interop/run
+	@WEIR=$(CURDIR)/weir ./tools/two console sources
 	@WEIR=$(CURDIR)/weir ./tools/two $(PEERS)
 
 console: ## web/console/dist from its sources: install, types, unit tests, build, sizes; needs node, npm and the network

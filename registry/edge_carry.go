@@ -133,8 +133,7 @@ func (es *Edges) Carried(ctx context.Context, edge model.Binding, install, machi
 		if mine == nil { // it has never said anything
 			mine = installOf(edge, &edgewire.Hello{Install: install, Machine: machine}, c.At)
 			if len(all) >= maxInstalls {
-				last := all[len(all)-1]
-				if err := installs.Remove(c, last.DeviceID, last.ID); err != nil {
+				if err := forgetInstall(c, all[len(all)-1]); err != nil {
 					return err
 				}
 			}

@@ -112,11 +112,7 @@ func (es *Edges) Said(ctx context.Context, edge model.Binding, h *edgewire.Hello
 			for len(all) >= maxInstalls {
 				last := all[len(all)-1]
 				all = all[:len(all)-1]
-				// One that is forgotten judges nothing any more.
-				if err := setJudgedRules(c, last, nil); err != nil {
-					return err
-				}
-				if err := installs.Remove(c, last.DeviceID, last.ID); err != nil {
+				if err := forgetInstall(c, last); err != nil {
 					return err
 				}
 			}
@@ -162,6 +158,14 @@ func (es *Edges) Said(ctx context.Context, edge model.Binding, h *edgewire.Hello
 		return nil, nil
 	}
 	return w, nil
+}
+
+// forgetInstall forgets an installation, for another one. One that is forgotten judges nothing any more.
+func forgetInstall(c *store.Change, i *installs.Install) error {
+	if err := setJudgedRules(c, i, nil); err != nil {
+		return err
+	}
+	return installs.Remove(c, i.DeviceID, i.ID)
 }
 
 // setJudgedRules makes known which rules an installation judges itself, from the offset of the change on, where that is not what it said before.

@@ -2,7 +2,9 @@ package registry
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -71,6 +73,33 @@ func TestWhatAnEdgeSaysOfItself(t *testing.T) {
 	}
 	if s := state(third, EdgeReplaced, EdgeCloned, EdgeGap); s.Waiting != "4" || s.Newest != "4" {
 		t.Errorf("%+v", s)
+	}
+}
+
+// TestAFileOfANewInstallationForgetsTheOldestWithWhatItJudges: numbers that are carried by hand are of an installation, too. The one that they take
+// the place of judges no rules any more.
+func TestAFileOfANewInstallationForgetsTheOldestWithWhatItJudges(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Config{})
+	ctx := t.Context()
+	must(b.Types.Create(ctx, acme, store.Patch{"token": "t"}))(t)
+	gw := must(b.Devices.Create(ctx, acme, store.Patch{"token": "gw", "deviceTypeToken": "t"}))(t)
+	must(b.Edges.Create(ctx, acme, store.Patch{"token": "north", "deviceToken": "gw", "enabled": true}))(t)
+	bound := model.Binding{Tenant: acme.Tenant, TenantID: acme.TenantID, Device: "gw", DeviceID: gw.ID}
+	at := time.Unix(1_700_000_000, 0).UTC()
+	install := func(n int) string { return fmt.Sprintf("%032x", n+1) }
+	for n := range maxInstalls {
+		b.now.Add(1_000_000)
+		h := &edgewire.Hello{Kind: edgewire.KindHello, Install: install(n), Epoch: 1, Boot: "b", Nonce: "n", Version: "v", Time: &at, Runs: []edgewire.Runs{{Profile: "p", Version: 1, From: 1}}}
+		must(b.Edges.Said(ctx, bound, h, nil, true))(t)
+	}
+	b.views()
+	if err := b.Edges.Carried(ctx, bound, install(maxInstalls), "", map[uint32]ranges.Set{1: {{1, 4}}}); err != nil {
+		t.Fatal(err)
+	}
+	ended := b.views()
+	if len(ended) != 1 || ended[0].Kind != model.ViewSite || !strings.HasSuffix(ended[0].Key, "/"+install(0)) || ended[0].Body != nil {
+		t.Errorf("%+v", ended)
 	}
 }
 

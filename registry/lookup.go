@@ -96,8 +96,9 @@ func (cs *Credentials) Find(ctx context.Context, tenantID int64, credentialType 
 
 // Tokens returns the tokens of all devices of the principal's tenant by their row ids.
 func (ds *Devices) Tokens(ctx context.Context, by *model.Principal) (tokens map[int64]string, err error) {
-	return tokens, store.Read(ctx, ds.store, func(tx store.Tx) (err error) {
+	err = store.Read(ctx, ds.store, func(tx store.Tx) (err error) {
 		tokens, err = store.AllTokens(tx, "devices", by.TenantID)
 		return err
 	})
+	return tokens, err
 }
