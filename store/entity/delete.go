@@ -67,7 +67,7 @@ func (k *Kind[T]) remove(c *store.Change, row *T) error {
 			return err
 		}
 	}
-	if err := k.releaseTies(c, row); err != nil {
+	if err := k.info.releaseTies(c, head, k.Table.Token(row)); err != nil {
 		return err
 	}
 	if k.desc.Versions != nil {
@@ -79,21 +79,6 @@ func (k *Kind[T]) remove(c *store.Change, row *T) error {
 		return err
 	}
 	return k.Table.Remove(c, row)
-}
-
-// releaseTies removes what is tied to a row that goes by its type and token, and counts it out.
-func (k *Kind[T]) releaseTies(c *store.Change, row *T) error {
-	head := k.Table.Head(row)
-	if k.desc.Addressed != "" && k.untie != nil {
-		if err := k.untie(c, k.desc.Addressed, *head, k.Table.Token(row)); err != nil {
-			return err
-		}
-	}
-	if !k.desc.Ceiling.counts() {
-		return nil
-	}
-	_, err := store.AddRows(c, head.TenantID, k.desc.Table, -1)
-	return err
 }
 
 // removeBelow removes the rows that are parts of a row that goes.

@@ -20,9 +20,6 @@ type Base struct {
 	Untie func(c *store.Change, entityType string, row store.Row, token string) error
 }
 
-// counts reports whether the number of rows is stored.
-func (c *Ceiling) counts() bool { return c != nil && c.Counted }
-
 // NotInSites is the Site of a kind whose rows no site file declares.
 const NotInSites = "-"
 
@@ -134,6 +131,9 @@ type Info struct {
 	Fields              []store.Field
 	Parent              *store.Field // the reference to the entity that one of this kind is a part of, nil for none
 	Filters             []Filter     // those of the fields' tags, too
+
+	ceiling *Ceiling
+	untie   func(c *store.Change, entityType string, row store.Row, token string) error
 }
 
 // Refs returns the fields that name another entity.

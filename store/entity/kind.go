@@ -29,7 +29,6 @@ type Kind[T any] struct {
 
 	managed bool        // the table has a column managed_by
 	guards  func() bool // Base.Managed
-	untie   func(c *store.Change, entityType string, row store.Row, token string) error
 }
 
 // New makes a kind of its description. A mistake in it is one of the program: it panics.
@@ -39,7 +38,8 @@ func New[T any](b Base, d Desc[T]) *Kind[T] {
 	}
 	table := store.NewTable(store.Desc[T]{Kind: d.Kind, Name: d.Table, Instance: d.Instance, Order: d.Order, Stored: d.Stored, Check: checkOf(&d), Label: d.Label})
 	k := &Kind[T]{Rows: &Rows[T]{store: b.Store, table: table, instance: d.Instance}, Table: table, desc: d,
-		info: infoOf(&d, table.Fields()), writer: b.Writer, vault: b.Vault, guards: b.Managed, untie: b.Untie}
+		info: infoOf(&d, table.Fields()), writer: b.Writer, vault: b.Vault, guards: b.Managed}
+	k.info.ceiling, k.info.untie = d.Ceiling, b.Untie
 	k.managed = slices.ContainsFunc(k.info.Fields, isManagedBy)
 	if d.Type == "" || d.Plural == "" || len(d.Read) == 0 || len(d.Write) == 0 {
 		panic(fmt.Sprintf("entity: %s needs a type, a plural and authorities", d.Kind))
@@ -212,40 +212,13 @@ func (k *Kind[T]) prepared(ctx context.Context, by *model.Principal, token strin
 
 // Admit asks the kind whether n more rows may be made in a change; each is made by Make.
 func (k *Kind[T]) Admit(c *store.Change, n int64) error {
-	if k.desc.Ceiling != nil {
-		if err := k.underCeiling(c, n); err != nil {
-			return err
-		}
+	if err := k.info.ceiling.admit(c, k.info, n, k.Table.Count); err != nil {
+		return err
 	}
 	if k.desc.Admit == nil {
 		return nil
 	}
 	return k.desc.Admit(c, n)
-}
-
-// underCeiling refuses n more rows where there would be more than the ceiling of the kind.
-func (k *Kind[T]) underCeiling(c *store.Change, n int64) error {
-	tenant, whose := c.By.TenantID, "a tenant"
-	if k.desc.Instance {
-		tenant, whose = 0, "an instance"
-	}
-	have, err := k.rowsWith(c, tenant, n)
-	if err != nil {
-		return err
-	}
-	if maximum := k.desc.Ceiling.Rows(); have > maximum {
-		return model.OverLimit(k.desc.Ceiling.Key, "%s has at most %d", whose, maximum)
-	}
-	return nil
-}
-
-// rowsWith is how many rows there are with n more.
-func (k *Kind[T]) rowsWith(c *store.Change, tenant, n int64) (int64, error) {
-	if k.desc.Ceiling.Counted {
-		return store.AddRows(c, tenant, k.desc.Table, n)
-	}
-	have, err := k.Table.Count(c, tenant)
-	return have + n, err
 }
 
 // Make makes a row of a prepared patch within a change that has been admitted.
