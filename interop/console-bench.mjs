@@ -299,7 +299,7 @@ async function aMinute(page) {
   const inAMinute = (n) => Math.round((n * 60) / s.minute)
   figure('askedOverview', inAMinute(overview.asked.n))
   figure('askedBoard', inAMinute(board.asked.n), `${s.widgets} widgets: ${s.board}`)
-  figure('askedHidden', inAMinute(sum((tab) => tab.asked.n)), 'messages, alarms, commands, devices, a dashboard and Overview, each told that it is not seen, together')
+  figure('askedHidden', inAMinute(sum((tab) => tab.asked.n)), 'messages, alarms, commands, devices, a dashboard and Overview, none of which is seen, together')
   figure('socketsHidden', sum((tab) => tab.sockets.size), `of the same six: ${sum((tab) => tab.before)} before, ${s.minute} s after`)
   for (const place of ['messages', 'alarms', 'actions', 'rules/detections', 'overview']) {
     await to(overview.p, place)
@@ -318,7 +318,7 @@ async function toTheRow(page, sender) {
   await page.evaluate(() => {
     window.rows = []
     new MutationObserver((changes) => {
-      const fresh = changes.flatMap((c) => [...c.addedNodes]).filter((n) => n.nodeName === 'TR').map((n) => Number(n.cells[2].textContent.match(/temp=([\d.]+)/)?.[1]))
+      const fresh = changes.flatMap((c) => [...c.addedNodes]).filter((n) => n.nodeName === 'TR').map((n) => Number(n.cells[2].textContent.match(/temp=([\d.,]+)/)?.[1].replaceAll(',', '')))
       if (fresh.length > 0) requestAnimationFrame(() => setTimeout(() => { // once the frame is made
         const now = Date.now()
         for (const n of fresh) window.rows.push([n, now])
@@ -331,7 +331,7 @@ async function toTheRow(page, sender) {
   await wait(1000)
   const rows = await page.evaluate(() => window.rows)
   const took = rows.filter(([n]) => n >= from && sender.at[n]).map(([n, at]) => at - sender.at[n])
-  if (took.length < 100) throw new Error(`${took.length} of ${sender.sent - from} messages had a row of ${rows.length} that were looked at`)
+  if (took.length < 100) throw new Error(`${took.length} of ${sender.sent - from} messages had a row of ${rows.length} that were looked at, as in ${JSON.stringify(await page.evaluate(() => [...document.querySelectorAll('tbody tr')].slice(0, 2).map((n) => n.innerText)))} and ${JSON.stringify(rows.slice(0, 2))} from ${from}`)
   figure('toTheRow', quantile(took, 0.99), `half of them ${quantile(took, 0.5)} ms`, `from just before the PUBLISH; ${took.length} of ${sender.sent - from} messages had a row: the newest 100 have one, four times a second`)
 }
 
@@ -370,7 +370,7 @@ await browse('console-bench', { executablePath: s.chromium, hosts: [`EXCLUDE ${n
   const span = `from second ${s.settle} to ${s.soak}`
   figure('heap', (last.heap - first.heap) / 1e6, `${(first.heap / 1e6).toFixed(2)} to ${(last.heap / 1e6).toFixed(2)} MB, ${span}`)
   figure('nodes', (Math.abs(last.nodes - first.nodes) / first.nodes) * 100, `${first.nodes} to ${last.nodes}`)
-  figure('uncounted', Math.abs(sender.sent - from - seen.shown - seen.leftOut), `${sender.sent - from} sent, ${seen.shown} told, ${seen.leftOut} counted`)
+  figure('uncounted', Math.abs(sender.sent - from - seen.shown - seen.leftOut), `${sender.sent - from} sent, ${seen.shown} announced, ${seen.leftOut} counted`)
   figure('busy', share * 100, `at ${s.rate}/s, not slowed, over ${s.soak - s.settle} s: not the hour of make console-soak`)
   const watched = quantile(sender.took, 0.99)
   figure('puback', watched / alone, `${watched.toFixed(1)} ms while the inspector is open, ${alone.toFixed(1)} ms before; the sender and the browser are on the same two cores`)

@@ -67,7 +67,7 @@ export class Sender {
       for (; this.sent < due && this.sent - this.acknowledged < 4000; this.sent++) {
         const at = performance.now()
         if (stamped) this.at[this.sent] = Date.now()
-        this.client.publishAsync(this.topic, JSON.stringify({ temp: this.sent % wraps }), { qos: 1 }).then(() => {
+        this.client.publishAsync(this.topic, JSON.stringify({ eventType: 'Measurement', payload: { entries: [{ measurements: { temp: String(this.sent % wraps) } }] } }), { qos: 1 }).then(() => {
           this.acknowledged++
           if (this.took.length < 1_000_000) this.took.push(performance.now() - at)
         })
